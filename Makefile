@@ -125,7 +125,7 @@ $(BUILD)/%.o: %.c
 ifdef CUDA
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
 CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh tiles.cuh attention.cuh \
-  args.h weights.h)
+  train.cuh args.h train_args.h weights.h)
 CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
 $(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc
 	@mkdir -p $(@D)
@@ -202,7 +202,7 @@ $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(ROOM_OBJ) $(BUILD)/libruvllm.a
 # A CUDA driver that computes the kernels on the host, for tests.
 FAKE_DRIVER := $(BUILD)/tests/cuda/fake_driver.so
 $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backend/cuda/*.cu) \
-  $(wildcard src/backend/cuda/*.cuh) $(addprefix src/backend/cuda/,args.h weights.h) \
+  $(wildcard src/backend/cuda/*.cuh) $(addprefix src/backend/cuda/,args.h train_args.h weights.h) \
   src/formats/qtypes.c
 	@mkdir -p $(@D)
 	@echo "  CXX $@"
@@ -210,7 +210,8 @@ $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backe
 	@$(CXX) -std=c++17 -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
 	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
 $(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
-$(BUILD)/tests/cuda/slow_cuda $(BUILD)/tests/cuda/slow_split: $(FAKE_DRIVER)
+$(BUILD)/tests/cuda/slow_cuda $(BUILD)/tests/cuda/slow_split \
+  $(BUILD)/tests/cuda/slow_gradients: $(FAKE_DRIVER)
 # The program itself, with an image that only this driver takes.
 CUDA_BIN := $(BUILD)/tests/cuda/ruvllm
 $(CUDA_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a $(FAKE_DRIVER)
@@ -340,7 +341,7 @@ wasm-check:
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
 BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters sealed registry kv \
-  learn_latency learn_beside structured constrained tools)
+  learn_latency learn_beside structured constrained tools bookkeeping)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(STORE_OBJ)

@@ -4,7 +4,8 @@
  * Windows of the text are read once with each type. Of the second half of every window: perplexity,
  * the mean Kullback-Leibler divergence from the f16 cache's distribution of the next token, and how
  * often its likeliest token stays the same. Then, behind the last window, the bytes of the pages,
- * and the CPU time of the process for a token; the types take turns, so that a busy machine slows
+ * and the CPU time of the process for a token, and how much more the slowest of 64 takes, of which
+ * two fill a page and another one becomes cold; the types take turns, so that a busy machine slows
  * them all. 0 windows: no quality, and tokens instead of text (for models without meaning). */
 #include <math.h>
 #include <stdio.h>
@@ -206,8 +207,9 @@ int main(int argc, char **argv)
                    100 * c->same / (double)b.n_scored);
         }
         if (!t) base_bytes = bytes;
-        printf("  %.3f ms a token (%.2f x)  %.1f MB (%.3f x)\n", 1e3 * seconds,
-               base_seconds / seconds, bytes * 1e-6, bytes / base_bytes);
+        printf("  %.3f ms a token (%.2f x), slowest %+.2f ms  %.1f MB (%.3f x)\n", 1e3 * seconds,
+               base_seconds / seconds, 1e3 * (c->seconds[TOKENS - 1] - seconds), bytes * 1e-6,
+               bytes / base_bytes);
     }
     for (int t = 0; t < TYPES; t++) {
         rvi_seq_deinit(&b.caches[t].seq);

@@ -1,10 +1,10 @@
 /* train_step.c - speed of whole steps of training: build/bench/train_step MODEL [threads [steps
- * [isa]]].
+ * [isa|cuda]]].
  *
  * Random tokens in texts of the lengths that 20 corrections have: 12 taught ones and 4 kept ones a
  * step, behind a shared beginning, some 575 rows. Tells the seconds of the hidden states, the
- * median of the steps, and where their time goes, by the backend's calls. CPU time is of all
- * threads, their waiting for each other included. */
+ * median of the steps, and on the CPU where their time goes, by the backend's calls. CPU time is of
+ * all threads, their waiting for each other included. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static void tell_profile(const rvi_backend *be, double seconds, int steps)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: train_step MODEL [threads [steps [isa]]]\n");
+        fprintf(stderr, "usage: train_step MODEL [threads [steps [isa|cuda]]]\n");
         return 2;
     }
     int threads = argc > 2 ? atoi(argv[2]) : 1, steps = argc > 3 ? atoi(argv[3]) : 10;
@@ -99,7 +99,10 @@ int main(int argc, char **argv)
     rvi_model *m;
     rvi_base_model v = {0};
     rvi_rng rng = {1};
-    must(rvi_backend_cpu_new(&v.be, &co, NULL, &error));
+    bool on_gpu = co.isa && !strcmp(co.isa, "cuda");
+    rvi_cuda_options go = {.n_threads = threads};
+    must(on_gpu ? rvi_backend_cuda_new(&v.be, &go, NULL, &error)
+                : rvi_backend_cpu_new(&v.be, &co, NULL, &error));
     must(rvi_source_open(&source, argv[1], &error));
     must(rvi_model_new(&m, v.be, source, NULL, &error));
     v.m = m;
@@ -117,8 +120,8 @@ int main(int argc, char **argv)
     must(rvi_trainer_new(&base, m, v.be, NULL, NULL, &bo, &error));
     double begun = rvi_os_seconds();
     must(rvi_samples_prepare(&texts, base, ROWS, NULL, NULL, &error));
-    printf("%d threads, %s: hidden states of %zu rows %.3f s\n", threads, rvi_backend_cpu_isa(v.be),
-           texts.n_rows, rvi_os_seconds() - begun);
+    printf("%d threads, %s: hidden states of %zu rows %.3f s\n", threads,
+           on_gpu ? "cuda" : rvi_backend_cpu_isa(v.be), texts.n_rows, rvi_os_seconds() - begun);
     rvi_trainer_free(base);
 
     size_t order[TEACH + KEEP];
@@ -141,7 +144,7 @@ int main(int argc, char **argv)
     (void)rvi_training_step(&t);
     (void)rvi_training_step(&t); /* the first ones touch new memory */
     printf("beginning and two steps %.3f s\n", rvi_os_seconds() - begun);
-    must(rvi_profile_begin(v.be, &error));
+    if (!on_gpu) must(rvi_profile_begin(v.be, &error));
     uint64_t rows = t.n_rows;
     double all = rvi_os_seconds(), cpu = (double)clock();
     for (int i = 0; i < steps; i++) {
@@ -160,8 +163,10 @@ int main(int argc, char **argv)
     rvi_fingerprint(theta->theta, theta->n * sizeof *theta->theta, bits);
     for (int i = 1; i < RVI_FINGERPRINT_WORDS; i++) bits[0] = bits[0] * 31 + bits[i];
     printf("the parameters' bits: %016llx\n", (unsigned long long)bits[0]);
-    tell_profile(v.be, all, steps);
-    rvi_profile_end(v.be);
+    if (!on_gpu) {
+        tell_profile(v.be, all, steps);
+        rvi_profile_end(v.be);
+    }
     rvi_training_deinit(&t);
     rvi_params_free(theta);
     rvi_samples_deinit(&texts);

@@ -44,10 +44,12 @@ typedef struct rv_store_options {
 
 /* Opens or creates the file; its directory must exist. On failure *out is zeroed. RV_E_UNSUPPORTED:
  * a database, where the library was built without libpq. A damaged file is
- * never deleted or written: it is renamed to PATH.damaged-1 (-2, ...), the error (RV_E_STORAGE)
- * says so, and the next call begins with the records of its streams that can be read, from the
- * first on. A database of another program, or of a later version of this one, is refused and left
- * alone. */
+ * never deleted or written: once nobody has it open (PATH-open.lock tells) it is renamed to
+ * PATH.damaged-1 (-2, ...), the error (RV_E_STORAGE) says so, and the next call begins with the
+ * records of its streams that can be read, from the first on. Streams are checked whenever a file
+ * is opened; records of tables are when they are read, and all of it is by the next call after one
+ * could not be. A database of another program, or of a later version of this one, is refused and
+ * left alone. */
 RV_API rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options *o,
                                rv_error *err);
 /* After the learners that use it. Accepts a zeroed one. */

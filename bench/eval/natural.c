@@ -49,6 +49,7 @@ typedef struct natural_eval {
     bool together, recognise, trained;
     bool slots, gate; /* corrections are spoken; adapters wait for one that is asked for */
     bool read;        /* not spoken: the lesson's turn stands before the request */
+    int group;        /* corrections that make an adapter; 0: as many as usual */
     natural_file file;
     const char *beside;     /* a file of corrections that are taught too, and not asked */
     natural_file neglected; /* what it has */
@@ -414,8 +415,8 @@ static void write_result(const natural_eval *v, rvi_buf *out)
     rvi_buf_putc(out, ',');
     write_stage(v, TAUGHT, out);
     if (v->trained) {
-        rvi_buf_printf(out, ",\"slots\":%s,\"gate\":%s", v->slots ? "true" : "false",
-                       v->gate ? "true" : "false");
+        rvi_buf_printf(out, ",\"slots\":%s,\"gate\":%s,\"group\":%d", v->slots ? "true" : "false",
+                       v->gate ? "true" : "false", v->group);
         rvi_buf_printf(out, ",\"train_s\":%.6g,\"train_cpu_s\":%.6g,\"trained\":{", v->training,
                        v->e.train_cpu_s);
         write_stage(v, TRAINED, out);
@@ -514,6 +515,8 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
     eval_settings settings = eval_learner_settings(e);
     settings.no_slots = !v->slots;
     if (!v->gate) settings.gate = EVAL_GATE_OFF;
+    if (v->group) settings.group_size = v->group;
+    v->group = settings.group_size;
     rv_status st = eval_learner_new(e, &settings, err);
     if (!st && !v->recognise) st = ask_base(v, err);
     if (!st && v->together) st = evaluate_part(v, 0, v->file.n, true, err);
@@ -533,6 +536,7 @@ static int settle_options(cli *c, natural_eval *v, const char **args, int n_args
     if (n_args < 2) return cli_usage(c, "a model and a file of corrections are needed");
     if (o->limit < 0 || o->steps < 0 || o->rank < 0 || o->rate < 0)
         return cli_usage(c, "--limit, --steps, --rank and --rate: below 0 is not possible");
+    if (v->group < 0 || v->group > 1000) return cli_usage(c, "--group: 1 to 1000");
     if (each && v->together) return cli_usage(c, "--each or --together, not both");
     if (v->beside && !v->together) return cli_usage(c, "--beside needs --together");
     if (v->read && (v->recognise || v->trained))
@@ -543,8 +547,8 @@ static int settle_options(cli *c, natural_eval *v, const char **args, int n_args
     int code = eval_switch(c, "slots", slots, &v->slots);
     if (!code) code = eval_switch(c, "gate", gate, &v->gate);
     if (code) return code;
-    if (!v->trained && !(v->slots && v->gate))
-        return cli_usage(c, "--slots off and --gate off go with --trained");
+    if (!v->trained && (v->group || !v->slots || !v->gate))
+        return cli_usage(c, "--group, --slots off and --gate off go with --trained");
     v->e.uncalibrated = !v->trained;
     v->e.c = c;
     v->e.model_name = args[0];
@@ -567,6 +571,7 @@ int eval_natural(cli *c, int argc, char **argv)
         {"recognise", 0, CLI_FLAG, &v.recognise, NULL},
         {"trained", 0, CLI_FLAG, &v.trained, NULL},
         {"read", 0, CLI_FLAG, &v.read, NULL},
+        {"group", 0, CLI_INT, &v.group, NULL},
         {"slots", 0, CLI_TEXT, &slots, NULL},
         {"gate", 0, CLI_TEXT, &gate, NULL},
         {"embedder", 0, CLI_TEXT, &o->embedder, NULL},

@@ -83,12 +83,11 @@ static void compute(void *ctx)
     const rv_allocator *heap = rvi_api_use_heap(l->m->rt);
     rvi_base_model base = l->l->base;
     rvi_backend *be = l->m->rt->be;
-    if (rvi_backend_is_cpu(be)) {
-        int n_threads = l->l->o.n_threads > 0 ? l->l->o.n_threads : rvi_backend_cpu_threads(be);
-        j->st = rvi_backend_cpu_like(&base.be, be, n_threads, pause_while_busy, j, &j->err);
-    } else {
-        j->st = rvi_error(&j->err, RV_E_UNSUPPORTED, "training needs the CPU as device");
-    }
+    if (be->ops->like)
+        j->st = be->ops->like(&base.be, be, l->l->o.n_threads, pause_while_busy, j, &j->err);
+    else
+        j->st = rvi_error(&j->err, RV_E_UNSUPPORTED,
+                          "training needs all layers of the model on one device");
     if (!j->st) {
         base.be->ops->set_stop(base.be, &j->cancelled);
         j->st = j->work.kind->compute(&j->work, l->l, &base, report, j, &j->err);

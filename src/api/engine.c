@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "api/service.h"
+#include "base/mem.h"
 #include "base/resident.h"
 #include "decode/score.h"
 
@@ -137,13 +138,12 @@ rv_engine *rvi_api_retain_engine(rv_engine *e)
 void rvi_api_release_engine(rv_engine *e)
 {
     if (!e || atomic_fetch_sub(&e->users, 1) != 1) return;
-    enum { LARGE = 8192 }; /* tokens */
     rv_model *m = e->m;
-    bool large = e->e && e->e->o.n_tokens >= LARGE;
+    size_t before = rvi_mem_in_use();
     rvi_engine_free(e->e);
     rvi_free(e->rows);
     rvi_free(e);
-    if (large) rvi_resident_trim();
+    rvi_resident_trim(before);
     rvi_api_release_model(m);
 }
 

@@ -467,6 +467,17 @@ rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 
+rv_status rv_learner_clean(rv_learner *l, const char *dir, rv_error *err)
+{
+    rvi_api_turn turn;
+    if (!dir) return rvi_error(err, RV_E_INVALID, "rv_learner_clean: NULL argument");
+    rv_status st = enter(&turn, l, "rv_learner_clean", err);
+    if (st) return st;
+    st = rvi_learner_clean(l->l, dir, true, err);
+    rvi_api_leave(&turn);
+    return st;
+}
+
 rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preference_loss loss,
                                  rv_learn_progress_fn progress, void *ctx, rv_adaptation **out,
                                  rv_error *err)
@@ -588,9 +599,9 @@ rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int
     if (!path) return rvi_error(err, RV_E_INVALID, "rv_learner_export: NULL argument");
     rv_status st = enter(&turn, l, "rv_learner_export", err);
     if (st) return st;
-    const rvi_generation *g = rvi_learner_generation(l->l, generation);
-    st = g ? rvi_learner_write(l->l, g, path, f16 != 0, err)
-           : rvi_error(err, RV_E_NOT_FOUND, "there is no generation to export");
+    const rvi_generation *g;
+    st = rvi_learner_need_adapter(l->l, generation, &g, err);
+    if (!st) st = rvi_learner_write(l->l, g, path, f16 != 0, err);
     rvi_api_leave(&turn);
     return st;
 }

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "base/os.h"
+#include "base/resident.h"
 
 /* ---- tokenizer ---- */
 
@@ -362,6 +363,7 @@ void rvi_api_release_model(rv_model *m)
 {
     if (!m || atomic_fetch_sub(&m->users, 1) != 1) return;
     rv_runtime *rt = m->rt;
+    size_t before = rvi_mem_in_use();
     rvi_chat_free(m->chat);
     rvi_vocab_free(m->vocab);
     rvi_vocab_free(m->marked_vocab);
@@ -375,6 +377,7 @@ void rvi_api_release_model(rv_model *m)
     rvi_arena_deinit(&m->texts);
     atomic_fetch_sub(&rt->mapped_bytes, m->mapped_bytes);
     rvi_free(m);
+    rvi_resident_trim(before);
     rvi_api_release_runtime(rt);
 }
 

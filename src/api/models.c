@@ -5,7 +5,6 @@
 
 #include "api/service.h"
 #include "base/os.h"
-#include "base/resident.h"
 
 typedef enum place { OUT, LOADING, LOADED, LEAVING, UNLOADING } place;
 
@@ -69,7 +68,6 @@ static void unload(rv_models *ms, listed *x)
     rvi_lock_give(ms->lock);
     rv_service_free(&x->svc);
     rv_model_close(&x->m);
-    rvi_resident_trim();
     rvi_lock_take(ms->lock);
     x->place = OUT;
     rvi_lock_give(ms->lock);

@@ -48,25 +48,35 @@ static void await_round(const rv_service *s)
 
 /* Training computes while nothing else does. Where it has waited for long, services rest a
  * twenty-fifth of the time for it, all of them at once: of the times between tokens fewer than one
- * in twenty have such a rest in them. */
-static void let_train(const rv_service *s)
+ * in twenty have such a rest in them. The turn is held, so no step of another service lasts into
+ * the rest. Returns how many seconds are left of it. */
+static double rest_due(const rv_service *s)
 {
     const uint_fast64_t work_ns = 1200000000, rest_ns = 50000000;
     rv_runtime *rt = s->e->m->rt;
-    if (!s->works || !atomic_load(&rt->n_starving)) return;
+    if (!atomic_load(&rt->n_starving)) return 0;
     uint_fast64_t now = (uint_fast64_t)(rvi_os_seconds() * 1e9), until = atomic_load(&rt->rest_ns);
-    if (now > until + work_ns &&
-        atomic_compare_exchange_strong(&rt->rest_ns, &until, now + rest_ns)) {
+    if (s->works && now > until + work_ns) {
         until = now + rest_ns;
+        atomic_store(&rt->rest_ns, until);
         atomic_fetch_add(&rt->n_rests, 1);
     }
-    if (now < until) rvi_thread_sleep((double)(until - now) * 1e-9);
+    return now < until ? (double)(until - now) * 1e-9 : 0;
+}
+
+static void enter_rested(rvi_api_turn *turn, const rv_service *s)
+{
+    double rest;
+    for (enter(turn, s->e->m->rt); (rest = rest_due(s)) > 0; enter(turn, s->e->m->rt)) {
+        rvi_api_leave(turn);
+        rvi_thread_sleep(rest);
+    }
 }
 
 static rvi_step step(rv_service *s)
 {
     rvi_api_turn turn;
-    enter(&turn, s->e->m->rt);
+    enter_rested(&turn, s);
     rvi_scheduler_share(s->s, atomic_load(&s->e->m->rt->n_serving));
     rvi_step done = rvi_scheduler_step(s->s);
     if (done.computed) rvi_api_note_use(s->e->m->rt);
@@ -83,7 +93,6 @@ static void serve(void *ctx)
     const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
     while (!atomic_load(&s->stop)) {
         await_round(s);
-        let_train(s);
         rvi_step done = step(s);
         if (!done.computed && !atomic_load(&s->stop)) rvi_wakeup_wait(s->work, done.wait);
     }

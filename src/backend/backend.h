@@ -173,6 +173,10 @@ typedef struct rvi_backend_ops {
      * alone. */
     void (*rows_write)(rvi_backend *be, rvi_cols dst, int row, const float *src);
     void (*rows_read)(rvi_backend *be, rvi_cols src, int row, float *dst);
+    /* Rows 0 .. n_rows - 1: fn(ctx, row, first, n, out) writes n of its columns from `first` on; it
+     * is called on the backend's threads, several at once. */
+    void (*fill_rows)(rvi_backend *be, rvi_cols dst, int n_rows,
+                      void (*fn)(void *ctx, int row, int first, int n, float *out), void *ctx);
     /* Rows 0 .. n_rows - 1, one behind the other in dst */
     void (*fetch)(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
     /* Of rows 0 .. n_rows - 1 the first of the largest values; -1: one is NaN or infinite, or all
@@ -259,20 +263,31 @@ typedef struct rvi_backend_ops {
                            rv_error *err);
 
     /* Training; a backend may leave it out: then floats_view and train_reserve return
-     * RV_E_UNSUPPORTED, and the ops behind them are NULL. Activations are never int8: products run
-     * in bf16 on matrix units where the machine has them and the backend is not exact, in f32
-     * otherwise. Sums over k run in an order fixed by k alone, sums over rows in the order of the
+     * RV_E_UNSUPPORTED, and the other ops of training are NULL. Activations are never int8:
+     * products run in bf16 on matrix units where the machine has them and the backend is not exact,
+     * in f32 otherwise. Sums over k run in an order fixed by k alone, sums over rows in that of the
      * rows: the thread count makes no difference. "+=" adds to what is there. */
     /* A matrix or vector of f32 whose storage is the caller's and may change between calls. */
     rv_status (*floats_view)(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
                              rv_error *err);
+    /* The floats of a view from `first` on, as a matrix; they go with the view. */
+    rv_status (*floats_part)(rvi_backend *be, rvi_tensor **out, const rvi_tensor *view,
+                             size_t first, int n_rows, int n_cols, rv_error *err);
+    /* NULL: the ops below work on the caller's storage itself. Otherwise on a copy of it: floats_in
+     * takes the storage's values over, which must then stay as they are until results were read;
+     * floats_out writes those of the copy to the storage. */
+    void (*floats_in)(rvi_backend *be, const rvi_tensor *view);
+    void (*floats_out)(rvi_backend *be, const rvi_tensor *view);
     /* Scratch for the ops below, with up to n_rows rows of up to n_cols columns and logits of
      * n_vocab columns. */
     rv_status (*train_reserve)(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err);
     /* A weight held packed for `linear` (back: and linear_back), so that many threads need not wait
      * for each other's rows. held_bytes returns what it takes of a pack (pack_new); 0: it is not
-     * worth it, with few threads. It is packed when it is first used; the bits of results are the
-     * same. Free it before its pack. */
+     * worth it, with few threads. It may be packed when it is first used; the bits of results are
+     * the same. Free it before its pack. needs_held: these ops take no other weights. */
+    bool needs_held;
+    size_t (*memory_left)(
+        rvi_backend *be); /* bytes, where tensors lie; NULL: in the host's memory */
     size_t (*held_bytes)(rvi_backend *be, const rvi_tensor *w, bool back);
     rv_status (*held_new)(rvi_backend *be, rvi_held **out, rvi_pack *pack, const rvi_tensor *w,
                           bool back, rv_error *err);
@@ -309,6 +324,13 @@ typedef struct rvi_backend_ops {
     void (*copy)(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows);
     void (*scatter_add)(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *to,
                         int n_rows); /* out row to[i] += x row i */
+
+    /* A second backend that computes with the weights this one made, with threads (0: as many) and
+     * scratch of its own: another thread may compute with it at the same time and gets the same
+     * bits. Its threads call pause (may be NULL) before every task, see rvi_pool_set_pause. NULL:
+     * there is no such thing. */
+    rv_status (*like)(rvi_backend **out, const rvi_backend *be, int n_threads,
+                      void (*pause)(void *ctx), void *pause_ctx, rv_error *err);
 
     /* Runs the caller's fn(ctx, 0 .. n_tasks - 1, thread) on the backend's threads, in any order,
      * several at once. */
@@ -350,15 +372,17 @@ typedef struct rvi_cpu_options {
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err) RVI_MUST_CHECK;
+/* Bytes that `reserve` has taken so far. */
+size_t rvi_backend_cpu_scratch(const rvi_backend *be);
 /* A second backend that uses the weights `be` made, packed or not, with threads and scratch of its
  * own: another thread may compute with it at the same time and gets the same bits. The computing
  * threads call pause (may be NULL) before every task, see rvi_pool_set_pause. */
 rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
                                void (*pause)(void *ctx), void *pause_ctx,
                                rv_error *err) RVI_MUST_CHECK;
-bool rvi_backend_is_cpu(const rvi_backend *be); /* what the functions of the CPU backend ask for */
+/* What the functions of the CPU backend ask for */
+bool rvi_backend_is_cpu(const rvi_backend *be);
 const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */
-int rvi_backend_cpu_threads(const rvi_backend *be);
 
 typedef struct rvi_cuda_options {
     int device;         /* its number */

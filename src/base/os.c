@@ -291,16 +291,17 @@ void rvi_os_private_files(bool on)
 }
 #endif
 
-rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
+static rv_status lock_file(const char *path, bool alone, int *lock, rv_error *err)
 {
     *lock = -1;
 #ifdef __wasi__
     (void)path;
+    (void)alone;
     (void)err;
 #else
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return fail(err, path, "cannot open", errno);
-    while (flock(fd, LOCK_EX | LOCK_NB)) {
+    while (flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB)) {
         if (errno == EINTR) continue;
         int why = errno;
         close(fd);
@@ -311,6 +312,16 @@ rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
     *lock = fd;
 #endif
     return RV_OK;
+}
+
+rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
+{
+    return lock_file(path, true, lock, err);
+}
+
+rv_status rvi_os_lock_shared(const char *path, int *lock, rv_error *err)
+{
+    return lock_file(path, false, lock, err);
 }
 
 void rvi_os_unlock(int lock)

@@ -68,6 +68,8 @@ rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err) RV
  * ends. RV_E_STORAGE: another process holds the lock. Does nothing on systems without other
  * processes. */
 rv_status rvi_os_lock(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
+/* The same together with others who lock it so; RV_E_STORAGE: one holds it alone. */
+rv_status rvi_os_lock_shared(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
 void rvi_os_unlock(int lock);
 /* Creates an empty file in the directory of path, accessible to its owner only, and appends its
  * name to `name`. The caller fills it and renames it to path. Existing links are not followed. */

@@ -6,8 +6,12 @@
 #include <malloc.h>
 #endif
 
-void rvi_resident_trim(void)
+#include "base/mem.h"
+
+void rvi_resident_trim(size_t before)
 {
+    const size_t large = 4 << 20;
+    if (before < rvi_mem_in_use() + large) return;
 #ifdef __GLIBC__
     (void)malloc_trim(0);
 #endif
@@ -21,7 +25,6 @@ void rvi_resident_trim(void)
 #include <unistd.h>
 
 #include "base/guard.h"
-#include "base/mem.h"
 
 typedef struct count {
     int fd; /* of the page map: 64 bits for each page of the address space */

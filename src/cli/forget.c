@@ -71,13 +71,15 @@ typedef struct found {
     size_t n, n_trained;
     const rvi_json *before; /* the status */
     rvi_arena arena;
+    char left[512]; /* what could not be erased yet */
 } found;
 
 static void add(found *f, const rvi_json *x)
 {
     if (f->n == RVI_COUNT(f->items)) return;
     f->items[f->n++] = x;
-    f->n_trained += rvi_json_int(rvi_json_get(x, "generation"), 0) > 0;
+    f->n_trained += rvi_json_int(rvi_json_get(x, "generation"), 0) > 0 ||
+                    rvi_json_bool(rvi_json_get(x, "trained"), false);
 }
 
 static rv_status find(found *f, const cli_learning *l, const char *part, rv_error *err)
@@ -91,9 +93,9 @@ static rv_status find(found *f, const cli_learning *l, const char *part, rv_erro
         const rvi_json *list = rvi_json_get(f->before, lists[k]);
         for (size_t i = 0; i < rvi_json_count(list); i++) {
             const rvi_json *x = rvi_json_at(list, i);
-            bool in = false, used = rvi_json_bool(rvi_json_get(x, "trained"), false);
+            bool in = false;
             for (size_t m = 0; m < 3; m++) in = in || contains(member(x, members[k][m]), part);
-            if (in && !used) add(f, x);
+            if (in) add(f, x);
         }
     }
     return st;
@@ -168,7 +170,7 @@ static bool hits_others(const found *f, const char *text)
     return hits;
 }
 
-static rv_status forget_all(const found *f, cli_learning *l, rv_error *err)
+static rv_status forget_all(found *f, cli_learning *l, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < f->n; i++) {
@@ -182,7 +184,12 @@ static rv_status forget_all(const found *f, cli_learning *l, rv_error *err)
             char *space = strrchr(text, ' ');
             if (space) *space = 0;
         }
-        st = rv_learner_forget(l->l, text, NULL, err);
+        rv_adaptation *a = NULL;
+        static const char still[] = "still to be erased: ";
+        st = rv_learner_forget(l->l, text, &a, err);
+        const char *left = a ? strstr(a->notes, still) : NULL;
+        if (left) snprintf(f->left, sizeof f->left, "%s", left + strlen(still));
+        rv_free(a);
     }
     return st;
 }
@@ -224,6 +231,7 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
     bool asks = !st && f->n > 1 && !yes && rvi_os_is_terminal(stdin) && rvi_os_is_terminal(stderr);
     if (asks && !agrees(f)) st = rvi_error(err, RV_E_CANCELLED, "nothing was forgotten");
     if (!st) st = forget_all(f, l, err);
+    if (!st) cli_learning_clean(l);
     if (!st) st = find_others(f, l, err);
     if (!st && json) {
         write_json(f, out);
@@ -233,9 +241,9 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
         if (f->n_trained)
             rvi_buf_printf(
                 out,
-                "Adapters that were trained on %zu of %zu are out of use; what else they "
-                "held is trained again ('ruvllm learn run', or while you chat).\n",
-                f->n_trained, f->n);
+                "Adapters that were trained on %zu of %zu are erased%s%s; what else they held is "
+                "trained again ('ruvllm learn run', or while you chat).\n",
+                f->n_trained, f->n, *f->left ? ", but not everywhere yet: " : "", f->left);
     }
     if (f) rvi_arena_deinit(&f->arena);
     rvi_free(f);

@@ -102,17 +102,15 @@ static rv_status make_folder(const char *path, rv_error *err)
     return st;
 }
 
-/* A folder that no other process has, until this one ends: RV_E_STORAGE where one has it. Where
- * nothing can be locked the learner says so. */
-static rv_status claim(cli_learning *l, rv_error *err)
+/* A folder that no other process has, until this one ends: RV_E_STORAGE where one has it. */
+static rv_status claim(const char *dir, int *lock, rv_error *err)
 {
     rvi_buf path = {0};
-    rv_status st = rvi_buf_printf(&path, "%s/%s", l->dir.data, "claimed.lock")
-                       ? rvi_os_lock(path.data, &l->claim, NULL)
+    rv_status st = rvi_buf_printf(&path, "%s/%s", dir, "claimed.lock")
+                       ? rvi_os_lock(path.data, lock, NULL)
                        : rvi_nomem(err, "path");
-    l->claimed = !st;
     rvi_buf_deinit(&path);
-    return st == RV_E_IO ? RV_OK : st;
+    return st;
 }
 
 /* Tells addresses of databases apart, whatever their password. */
@@ -127,28 +125,71 @@ static uint32_t number_of(const char *url)
     return (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
 }
 
+static unsigned prefix_of(const cli_learning *l)
+{
+    return l->url ? (unsigned)number_of(l->url) : 0;
+}
+
 /* Where the store is, and the first free folder: that of the state itself, or one beside it. */
 static rv_status take_folder(cli_learning *l, const char *state, const char *digest, rv_error *err)
 {
     enum { MOST = 1024 };
     rvi_buf base = {0};
     rv_status st = RV_E_STORAGE;
-    bool ok = rvi_buf_printf(&base, "%s/%s/%s", state, digest, l->name) &&
+    bool ok = rvi_buf_printf(&l->shared, "%s/%s/.shared-%s", state, digest, l->name) &&
+              rvi_buf_printf(&base, "%s/%s/%s", state, digest, l->name) &&
               (l->url ? rvi_buf_printf(&l->place, "%s/%s", digest, l->name)
                       : rvi_buf_printf(&l->place, "%s/feedback.db", base.data));
     for (int i = l->url ? 1 : 0; ok && st == RV_E_STORAGE && i <= MOST; i++) {
         l->dir.len = 0;
-        ok = i ? rvi_buf_printf(&l->dir, "%s/%s/.shared-%s/%08x-%d", state, digest, l->name,
-                                l->url ? (unsigned)number_of(l->url) : 0, i)
+        ok = i ? rvi_buf_printf(&l->dir, "%s/%08x-%d", l->shared.data, prefix_of(l), i)
                : rvi_buf_puts(&l->dir, base.data);
         if (ok) st = make_folder(l->dir.data, err);
-        if (ok && !st) st = claim(l, err);
+        if (ok && !st) st = claim(l->dir.data, &l->claim, err);
+        l->claimed = ok && !st;
+        if (ok && st == RV_E_IO) st = RV_OK; /* where nothing can be locked the learner says so */
     }
     rvi_buf_deinit(&base);
     if (!ok) return rvi_nomem(err, "path");
     return st == RV_E_STORAGE
                ? rvi_error(err, st, "%d processes learn in %s already", (int)MOST, state)
                : st;
+}
+
+static void clean_folder(cli_learning *l, const char *dir)
+{
+    int lock = -1;
+    rv_error why = {0};
+    if (!strcmp(dir, l->dir.data) || rvi_os_stat(dir, NULL) != RVI_OS_DIR ||
+        claim(dir, &lock, NULL))
+        return; /* whoever has it follows what was forgotten */
+    if (rv_learner_clean(l->l, dir, &why)) cli_warn("adapters of what was forgotten: %s", why.text);
+    rvi_os_unlock(lock);
+}
+
+static int clean_shared(void *ctx, const char *name)
+{
+    cli_learning *l = ctx;
+    rvi_buf dir = {0};
+    char prefix[16];
+    snprintf(prefix, sizeof prefix, "%08x-", prefix_of(l));
+    if (!strncmp(name, prefix, strlen(prefix)) &&
+        rvi_buf_printf(&dir, "%s/%s", l->shared.data, name))
+        clean_folder(l, dir.data);
+    rvi_buf_deinit(&dir);
+    return 0;
+}
+
+/* Processes that were killed have left copies of adapters behind. */
+void cli_learning_clean(cli_learning *l)
+{
+    rvi_buf base = {0};
+    size_t len = strlen("/feedback.db");
+    if (!l->url && rvi_buf_append(&base, l->place.data, l->place.len - len))
+        clean_folder(l, base.data);
+    rvi_buf_deinit(&base);
+    if (rvi_os_stat(l->shared.data, NULL) == RVI_OS_DIR)
+        (void)!rvi_os_list(l->shared.data, clean_shared, l, NULL);
 }
 
 static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m, bool create,
@@ -172,7 +213,9 @@ static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m,
     rvi_os_private_files(true);
     out->url = c->store;
     st = take_folder(out, state, digest, err);
-    return st ? st : open_learner(out, c, m, embedder, err);
+    if (!st) st = open_learner(out, c, m, embedder, err);
+    if (!st) cli_learning_clean(out);
+    return st;
 }
 
 rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
@@ -199,6 +242,7 @@ void cli_learning_close(cli_learning *l)
     rv_store_close(&l->store);
     rvi_buf_deinit(&l->place);
     rvi_buf_deinit(&l->dir);
+    rvi_buf_deinit(&l->shared);
     rvi_buf_deinit(&l->tenant);
     if (l->claimed) rvi_os_unlock(l->claim);
     *l = (cli_learning){0};
@@ -318,7 +362,7 @@ static void print_generations(const rvi_json *list, rvi_buf *out)
         rvi_buf_printf(
             out, "generation %-4d %s, %s", (int)rvi_json_int(rvi_json_get(g, "number"), 0),
             rvi_json_bool(rvi_json_get(g, "active"), false) ? "active" : "not active",
-            rvi_json_bool(rvi_json_get(g, "gated"), false) ? "where a taught subject is named"
+            rvi_json_bool(rvi_json_get(g, "gated"), false) ? "where one of its lessons is asked for"
                                                            : "in every answer");
         if (rvi_json_get(g, "steps"))
             rvi_buf_printf(out, "; %d steps of training",

@@ -22,6 +22,7 @@ typedef struct cli_learning {
     const char *url;        /* of the database; NULL: the store is a file */
     rvi_buf place;          /* that file, or the space in the database */
     rvi_buf dir;
+    rvi_buf shared;   /* where the folders of other processes are */
     const char *name; /* of the user */
     rvi_buf tenant;   /* the text of name, of a tenant */
     bool paused;
@@ -44,6 +45,8 @@ rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_mo
 /* What to say after something was taught; NULL: nothing. */
 const char *cli_learning_hint(const cli_learning *l);
 void cli_learning_close(cli_learning *l);
+/* After something was forgotten: removes copies of adapters that processes left that are gone. */
+void cli_learning_clean(cli_learning *l);
 rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err) RVI_MUST_CHECK;
 
 /* One line: what changed and how long it took. said: the words for it, where something changed;

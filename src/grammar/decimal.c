@@ -228,6 +228,7 @@ static uint32_t multiple_step(const void *self, uint32_t state, uint32_t cp)
     int next = advance((place)(state & 15), cp);
     uint32_t n = state >> 4 & 31, rest = state >> 9;
     if (next < 0 || next == EXP) return UINT32_MAX;
+    if (next == POINT && !m->n_frac && rest) return UINT32_MAX; /* only zeros could follow */
     if (next == INT || (next == FRAC && n < m->n_frac)) {
         rest = (uint32_t)(((uint64_t)rest * 10 + (cp - '0')) % m->step);
         if (next == FRAC) n++;
@@ -260,7 +261,14 @@ rvi_rx rvi_rx_multiple(rvi_rxs *p, rvi_arena *arena, const rvi_decimal *d)
     *m = (multiple){(uint32_t)step, d->n_frac};
     rvi_rx_auto a = {
         .step = multiple_step, .ends = multiple_ends, .bounds = number_bounds, .self = m};
+    a.lives = !m->n_frac; /* some digits more, and it is a multiple */
     return rvi_rx_automaton(p, &a, START);
+}
+
+bool rvi_rx_whole_multiple(const rvi_rxs *p, rvi_rx a)
+{
+    const rvi_rx_auto *by = rvi_rx_auto_of(p, a);
+    return by && by->step == multiple_step && !((const multiple *)by->self)->n_frac;
 }
 
 /* ---- numbers without limits ---- */

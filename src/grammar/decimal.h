@@ -27,9 +27,10 @@ rvi_rx rvi_rx_bounded(rvi_rxs *p, rvi_arena *arena, rvi_bound how, const rvi_dec
 /* Multiples, without an exponent. RVI_RX_NONE and a failed pool if the step is not positive or has
  * too many digits. */
 rvi_rx rvi_rx_multiple(rvi_rxs *p, rvi_arena *arena, const rvi_decimal *step);
-rvi_rx rvi_rx_number(rvi_rxs *p);  /* every JSON number */
-rvi_rx rvi_rx_plain(rvi_rxs *p);   /* without an exponent */
-rvi_rx rvi_rx_integer(rvi_rxs *p); /* whole: 12, 12.0 */
-rvi_rx rvi_rx_digits(rvi_rxs *p);  /* whole, and without a fraction: 12 */
+bool rvi_rx_whole_multiple(const rvi_rxs *p, rvi_rx a); /* of a whole step, and nothing else */
+rvi_rx rvi_rx_number(rvi_rxs *p);                       /* every JSON number */
+rvi_rx rvi_rx_plain(rvi_rxs *p);                        /* without an exponent */
+rvi_rx rvi_rx_integer(rvi_rxs *p);                      /* whole: 12, 12.0 */
+rvi_rx rvi_rx_digits(rvi_rxs *p);                       /* whole, and without a fraction: 12 */
 
 #endif

@@ -5,7 +5,12 @@
 
 #include "grammar/machine.h"
 
-enum { MAX_STEPS = 4096, MAX_LENGTH = 8192, PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t) };
+enum {
+    MAX_STEPS = 4096,
+    MAX_LENGTH = 8192,
+    MAX_WORK = 3 << 19, /* of one search: some 20 milliseconds */
+    PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
+};
 
 typedef struct point { /* what was read up to here, and what is still owed at least */
     rvi_place at;
@@ -83,12 +88,13 @@ static void add(search *s, const rvi_place *at, uint32_t before, uint8_t byte)
     for (; i && cheaper(s, i, (i - 1) / 2); i = (i - 1) / 2) swap(s, i, (i - 1) / 2);
 }
 
-/* Tries one byte; was it any good? */
-static bool try(search *s, uint32_t from, uint8_t byte)
+/* Tries one byte; was it any good? late: the text began with a key that is not needed. */
+static bool try(search *s, uint32_t from, uint8_t byte, bool late)
 {
+    enum { WORK = 1, WORK_OF_KEY = 16 }; /* beside that of the machine */
     const rvi_place at = s->points[from].at;
-    bool late = !rvi_machine_helps(s->m, &at, false); /* the text began with such a key */
     s->next.n = 0;
+    if (!rvi_rxs_spend(&s->m->values.rxs, at.kind == RVI_AT_KEY ? WORK_OF_KEY : WORK)) return false;
     if (byte == '"' && !late && !rvi_machine_helps(s->m, &at, true)) return false;
     rvi_machine_step(s->m, &at, byte, &s->next);
     for (size_t i = 0; i < s->next.n; i++)
@@ -100,19 +106,21 @@ static bool try(search *s, uint32_t from, uint8_t byte)
 static void expand(search *s, uint32_t from)
 {
     const rvi_place_kind kind = (rvi_place_kind)s->points[from].at.kind;
+    int needed = kind == RVI_AT_KEY ? rvi_machine_key_byte(s->m, &s->points[from].at) : -1;
+    if (needed >= 0 && try(s, from, (uint8_t)needed, false)) return;
     bool found = false;
-    bool useless = kind == RVI_AT_KEY && !rvi_machine_helps(s->m, &s->points[from].at, false);
-    if ((kind == RVI_AT_STRING || useless) && try(s, from, '"')) return;
+    bool late = kind == RVI_AT_KEY && !rvi_machine_helps(s->m, &s->points[from].at, false);
+    if ((kind == RVI_AT_STRING || late) && try(s, from, '"', late)) return;
     if (kind != RVI_AT_STRING && kind != RVI_AT_KEY && kind != RVI_AT_TERMINAL)
         for (const char *close = "}],"; *close; close++)
-            if (try(s, from, (uint8_t)*close)) return;
+            if (try(s, from, (uint8_t)*close, late)) return;
     const uint32_t n = s->n;
     bool quoted = kind == RVI_AT_STRING || kind == RVI_AT_KEY;
     for (int b = 0x21; b < 0x7F; b++)
-        if (b != '\\' || !quoted) found = try(s, from, (uint8_t)b) || found;
-    if (quoted && s->n == n) found = try(s, from, '\\') || found; /* only where it must be */
-    if (!found) found = try(s, from, ' ');
-    for (int b = 0; b < 256 && !found; b++) found = try(s, from, (uint8_t)b);
+        if (b != '\\' || !quoted) found = try(s, from, (uint8_t)b, late) || found;
+    if (quoted && s->n == n) found = try(s, from, '\\', late) || found; /* only where it must be */
+    if (!found) found = try(s, from, ' ', late);
+    for (int b = 0; b < 256 && !found; b++) found = try(s, from, (uint8_t)b, late);
 }
 
 static bool write_text(const search *s, uint32_t last, rvi_buf *out)
@@ -128,7 +136,7 @@ static bool write_text(const search *s, uint32_t last, rvi_buf *out)
 static bool look(search *s, const rvi_place *places, size_t n, rvi_buf *out)
 {
     const rvi_rxs *rxs = &s->m->values.rxs;
-    const uint64_t most = rxs->work + rxs->max_work / 4;
+    const uint64_t most = rxs->work + MAX_WORK;
     bool found = false;
     s->n = s->n_heap = 0;
     for (size_t i = 0; i < n; i++) add(s, &places[i], 0, 0);

@@ -1,6 +1,7 @@
 /* forms.c - union, intersection and complement of normal forms. */
 #include <string.h>
 
+#include "grammar/decimal.h"
 #include "grammar/values.h"
 
 enum { MAX_ALTERNATIVES = 256 };
@@ -276,8 +277,9 @@ static bool arrays_and(rvi_values *v, rvi_form *f, const rvi_form *a, const rvi_
 
 static rvi_rx number_and(rvi_values *v, rvi_rx a, rvi_rx b)
 {
-    if (a == v->number) return b;
-    return b == v->number ? a : rvi_rx_and(&v->rxs, a, b);
+    if (a == v->number || (a == v->whole && rvi_rx_whole_multiple(&v->rxs, b))) return b;
+    if (b == v->number || (b == v->whole && rvi_rx_whole_multiple(&v->rxs, a))) return a;
+    return rvi_rx_and(&v->rxs, a, b);
 }
 
 const rvi_form *rvi_form_and(rvi_values *v, const rvi_form *a, const rvi_form *b)

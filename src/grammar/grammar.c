@@ -15,11 +15,13 @@ enum {
     MASK_BYTES = 64 << 20, /* kept, of masks */
     LEX_BYTES = 128 << 20, /* kept, of masks of lexer states */
     PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
+    WORK_AT_ONCE = 6 << 20, /* and what a vocabulary asks, while a text is read: some 0.1 s */
+    WORK_TO_FINISH = 16 << 20,
     /* what may always be done, however long the text is: some milliseconds a mask */
-    WORK_A_BYTE = 1 << 10,
-    WORK_A_MASK = 1 << 16,
-    WORK_A_TOKEN = 8, /* of a mask */
-    WORK_FORCED = 1 << 18,
+    WORK_A_BYTE = 1 << 12,
+    WORK_A_MASK = 1 << 18,
+    WORK_A_TOKEN = 32, /* of a mask */
+    WORK_FORCED = 1 << 20,
 };
 
 struct rvi_grammar {
@@ -562,13 +564,21 @@ rv_status rvi_grammar_finish(rvi_grammar *g, uint32_t state, rvi_buf *out, bool 
                              rv_error *err)
 {
     rvi_places *now = &g->places[0];
-    const uint64_t work = g->m.values.rxs.work;
+    rvi_rxs *rxs = &g->m.values.rxs;
+    const uint64_t work = rxs->work, max_work = rxs->max_work;
     *found = false;
     if (!state) return RV_OK;
     places_of(g, state, now);
-    g->m.values.rxs.work = 0; /* it has a limit of its own */
+    if (rxs->status) return rvi_machine_check(&g->m, err);
+    rxs->work = 0;
+    rxs->max_work = WORK_TO_FINISH;
     *found = rvi_machine_finish(&g->m, now->items, now->n, out);
-    g->m.values.rxs.work = work;
+    rxs->work = work;
+    rxs->max_work = max_work;
+    if (rxs->status == RV_E_TOO_LONG && !g->m.values.st) { /* the text may go on all the same */
+        rxs->status = RV_OK;
+        *found = false;
+    }
     return rvi_machine_check(&g->m, err);
 }
 
@@ -601,6 +611,8 @@ static rv_status finish(rvi_grammar **out, rv_status st, rv_error *err)
         rvi_places_add(&g->m, &g->places[0], g->m.start);
         g->start = state_of(g, &g->places[0]);
         st = rvi_machine_check(&g->m, err);
+        g->m.values.rxs.work = 0;
+        g->m.values.rxs.max_work = WORK_AT_ONCE + WORK_A_TOKEN * (uint64_t)g->vocab->n_tokens;
     }
     if (st) {
         rvi_grammar_free(g);

@@ -183,17 +183,23 @@ typedef struct opened {
     uint64_t seen[SET_WORDS], need[SET_WORDS]; /* need: of those not seen */
 } opened;
 
-static void look(const rvi_machine *m, uint32_t frame, opened *o)
+static void add_needs(rvi_machine *m, opened *o, uint32_t name)
+{
+    for (uint32_t w = 0; w < o->p->n_words; w++) o->need[w] |= o->p->needs[name][w];
+    rvi_rxs_spend(&m->values.rxs, o->p->n_words / 16);
+}
+
+static void look(rvi_machine *m, uint32_t frame, opened *o)
 {
     o->f = frame_at(m, frame);
     o->p = object_plan(m, &o->f);
     o->shape = o->p->shape;
     o->missing = 0;
+    rvi_rxs_spend(&m->values.rxs, o->p->n_words / 4 + (o->p->has_needs ? o->p->n_named / 8 : 0));
     seen_words(m, o->p, o->f.seen, o->seen);
     memcpy(o->need, o->p->required, o->p->n_words * sizeof *o->need);
     for (uint32_t i = 0; o->p->has_needs && i < o->p->n_named; i++)
-        if (o->p->needs[i] && has(o->seen, i))
-            for (uint32_t w = 0; w < o->p->n_words; w++) o->need[w] |= o->p->needs[i][w];
+        if (o->p->needs[i] && has(o->seen, i)) add_needs(m, o, i);
     for (uint32_t w = 0; w < o->p->n_words; w++) {
         o->need[w] &= ~o->seen[w];
         for (uint64_t bits = o->need[w]; bits; bits &= bits - 1) o->missing++;
@@ -216,16 +222,18 @@ static bool name_allowed(const opened *o, uint32_t i)
     return has(o->p->possible, i) && !has(o->seen, i) && (has(o->need, i) || spare_room(o));
 }
 
-static bool some_name_allowed(const opened *o, uint32_t low, uint32_t high)
+static bool some_name_allowed(rvi_machine *m, const opened *o, uint32_t low, uint32_t high)
 {
-    for (uint32_t i = low; i < high; i++)
-        if (name_allowed(o, i)) return true;
-    return false;
+    uint32_t i = low;
+    while (i < high && !name_allowed(o, i)) i++;
+    rvi_rxs_spend(&m->values.rxs, (i - low) / 4);
+    return i < high;
 }
 
-static bool may_add_member(const opened *o)
+static bool may_add_member(rvi_machine *m, const opened *o)
 {
-    return (o->p->others != RVI_RX_NONE && spare_room(o)) || some_name_allowed(o, 0, o->p->n_named);
+    return (o->p->others != RVI_RX_NONE && spare_room(o)) ||
+           some_name_allowed(m, o, 0, o->p->n_named);
 }
 
 /* ---- values ---- */
@@ -364,12 +372,12 @@ static void begin_key(rvi_machine *m, uint32_t frame, rvi_places *out)
 {
     opened o;
     look(m, frame, &o);
-    if (!may_add_member(&o)) return;
+    if (!may_add_member(m, &o)) return;
     uint32_t lex = rvi_lex_start(&m->lexer, o.p->key_start, RVI_LEX_STRING);
     if (lex) go(m, out, RVI_AT_KEY, frame, lex, 0);
 }
 
-bool rvi_machine_key_open(const rvi_machine *m, const rvi_place *at)
+bool rvi_machine_key_open(rvi_machine *m, const rvi_place *at)
 {
     opened o;
     if (rvi_rx_part(&m->values.rxs, m->lexer.states[at->arg].rx, 0) == RVI_RX_NONE) return false;
@@ -384,7 +392,7 @@ bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at)
 }
 
 /* Whether a key can still become one that is allowed here. */
-static bool key_hopeful(const rvi_machine *m, uint32_t frame, uint32_t lex)
+static bool key_hopeful(rvi_machine *m, uint32_t frame, uint32_t lex)
 {
     const rvi_rx rx = m->lexer.states[lex].rx;
     opened o;
@@ -396,7 +404,7 @@ static bool key_hopeful(const rvi_machine *m, uint32_t frame, uint32_t lex)
     if (others && spare_room(&o)) return true;
     uint32_t state = rvi_rx_auto_state(&m->values.rxs, rvi_rx_part(&m->values.rxs, rx, 1));
     if (state == UINT32_MAX) return false;
-    return some_name_allowed(&o, p->names->nodes[state].low, p->names->nodes[state].high);
+    return some_name_allowed(m, &o, p->names->nodes[state].low, p->names->nodes[state].high);
 }
 
 /* A member begins; its key satisfies the `some` in bits, each of which its value may meet. */
@@ -582,18 +590,19 @@ static void step_terminal(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_pl
 
 /* ---- short ways to the end ---- */
 
-static uint32_t object_owes(const rvi_machine *m, uint32_t frame)
+static uint32_t object_owes(rvi_machine *m, uint32_t frame)
 {
     opened o;
     uint32_t owed = 1;
     look(m, frame, &o);
+    rvi_rxs_spend(&m->values.rxs, o.p->n_named / 8);
     for (uint32_t i = 0; i < o.p->n_named; i++)
         if (has(o.need, i)) owed += (uint32_t)o.p->named[i].name.len + 6;
     if (o.f.count + o.missing < o.shape->min) owed += 6 * (o.shape->min - o.f.count - o.missing);
     return owed;
 }
 
-uint32_t rvi_machine_owes(const rvi_machine *m, const rvi_place *at)
+uint32_t rvi_machine_owes(rvi_machine *m, const rvi_place *at)
 {
     uint32_t owed = at->kind == RVI_AT_VALUE || at->kind == RVI_AT_STRING, frame = at->frame;
     while (frame) {
@@ -610,7 +619,7 @@ uint32_t rvi_machine_owes(const rvi_machine *m, const rvi_place *at)
 
 /* The part of a key's languages that knows the names of its object, and the first name that is
  * needed: in which order they come makes no text shorter. */
-static bool find_needed(const rvi_machine *m, const rvi_place *at, const rvi_object_plan **plan,
+static bool find_needed(rvi_machine *m, const rvi_place *at, const rvi_object_plan **plan,
                         rvi_rx *names, uint32_t *first)
 {
     opened o;
@@ -623,7 +632,7 @@ static bool find_needed(const rvi_machine *m, const rvi_place *at, const rvi_obj
     return true;
 }
 
-bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at, bool ends)
+bool rvi_machine_helps(rvi_machine *m, const rvi_place *at, bool ends)
 {
     const rvi_object_plan *p;
     rvi_rx names;
@@ -635,6 +644,23 @@ bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at, bool ends)
     return first >= p->names->nodes[state].low && first < p->names->nodes[state].high;
 }
 
+int rvi_machine_key_byte(rvi_machine *m, const rvi_place *at)
+{
+    const rvi_object_plan *p;
+    rvi_rx names;
+    uint32_t first;
+    if (m->lexer.states[at->arg].pending || !find_needed(m, at, &p, &names, &first)) return -1;
+    uint32_t state = rvi_rx_auto_state(&m->values.rxs, names);
+    if (state == UINT32_MAX) return -1;
+    const rvi_name_node *n = &p->names->nodes[state], *child = p->names->nodes + n->child;
+    if (first < n->low || first >= n->high) return -1;
+    if (n->ends && n->low == first) return '"';
+    while (first >= child->high) child++;
+    return child->cp >= 0x20 && child->cp < 0x7F && child->cp != '"' && child->cp != '\\'
+               ? (int)child->cp
+               : -1;
+}
+
 /* ---- one byte ---- */
 
 static void step_after(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
@@ -643,7 +669,7 @@ static void step_after(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_place
     if (f.kind == RVI_FRAME_OBJECT && (b == ',' || b == '}')) {
         opened o;
         look(m, at->frame, &o);
-        if (b == ',' && may_add_member(&o)) go(m, out, RVI_AT_KEY_QUOTE, at->frame, 0, 0);
+        if (b == ',' && may_add_member(m, &o)) go(m, out, RVI_AT_KEY_QUOTE, at->frame, 0, 0);
         if (b == '}' && may_close_object(&o)) go(m, out, RVI_AT_AFTER, f.parent, 0, 0);
     } else if (f.kind == RVI_FRAME_ARRAY) {
         if (b == ',') item_places(m, &f, out);

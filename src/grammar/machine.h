@@ -93,13 +93,16 @@ bool rvi_machine_thinks(rvi_machine *m, const rvi_place *at);
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at);
 /* Whether a key of this place may be any text with a name of its own: then the lexer alone tells
  * which bytes may come. */
-bool rvi_machine_key_open(const rvi_machine *m, const rvi_place *at);
+bool rvi_machine_key_open(rvi_machine *m, const rvi_place *at);
 
 /* About how many bytes a text needs from here to its end. */
-uint32_t rvi_machine_owes(const rvi_machine *m, const rvi_place *at);
+uint32_t rvi_machine_owes(rvi_machine *m, const rvi_place *at);
 /* Whether a place is on a short way to the end: a key is only begun if it is the one that is needed
  * next, and with `ends` that key is whole. */
-bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at, bool ends);
+bool rvi_machine_helps(rvi_machine *m, const rvi_place *at, bool ends);
+/* The byte with which a key goes on to be the one that is needed next; -1: there is none, or it is
+ * written in several bytes. */
+int rvi_machine_key_byte(rvi_machine *m, const rvi_place *at);
 /* finish.c: appends a short text that leads from one of the places to an end. False: none was found
  * within some thousand steps, or there is no memory. */
 bool rvi_machine_finish(rvi_machine *m, const rvi_place *places, size_t n, rvi_buf *out);

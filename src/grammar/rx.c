@@ -317,11 +317,10 @@ static void tidy(rx_list *l, rvi_rx neutral)
     l->n = k;
 }
 
+/* Of a tidy list. */
 static bool list_has(const rx_list *l, rvi_rx v)
 {
-    for (size_t i = 0; i < l->n; i++)
-        if (l->items[i] == v) return true;
-    return false;
+    return bsearch(&v, l->items, l->n, sizeof v, rvi_rx_by_number) != NULL;
 }
 
 /* For unions and intersections of a tidy list: x and not x. */
@@ -337,7 +336,7 @@ rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l)
     enum { MANY = 4 }; /* fewer stay as they are */
     rvi_rx neutral = k == OR ? RVI_RX_NONE : RVI_RX_ALL, zero = k == OR ? RVI_RX_ALL : RVI_RX_NONE;
     if (k == OR) join_sets(p, l);
-    if (p->status || !rvi_rxs_spend(p, l->n)) return RVI_RX_NONE;
+    if (p->status || !rvi_rxs_spend(p, 3 * l->n)) return RVI_RX_NONE;
     tidy(l, neutral);
     if (k == OR && l->n >= MANY) {
         rvi_rx_join_counters(p, l);
@@ -468,6 +467,11 @@ rvi_rx rvi_rx_part(const rvi_rxs *p, rvi_rx tuple, size_t index)
 {
     const rvi_rx_node *n = &p->nodes[tuple];
     return n->kind == TUPLE ? p->words[n->a + index] : RVI_RX_NONE;
+}
+
+const rvi_rx_auto *rvi_rx_auto_of(const rvi_rxs *p, rvi_rx a)
+{
+    return p->nodes[a].kind == AUTO ? &p->autos[p->nodes[a].a] : NULL;
 }
 
 uint32_t rvi_rx_auto_state(const rvi_rxs *p, rvi_rx a)

@@ -68,11 +68,12 @@ typedef struct rvi_rxs {
     uint32_t *scratch; /* bounds of a node */
     uint32_t n_scratch, cap_scratch;
     uint64_t work, max_work; /* what was done lately, and the most of it */
+    uint64_t tried;          /* done by rvi_rx_try */
     rv_status status;
     const char *why;
 } rvi_rxs;
 
-/* max_work: each unit takes some ten nanoseconds. */
+/* max_work: each unit takes some twenty nanoseconds. */
 rv_status rvi_rxs_init(rvi_rxs *p, uint64_t max_work, rv_error *err) RVI_MUST_CHECK;
 void rvi_rxs_deinit(rvi_rxs *p);
 /* RV_OK, or the error that the pool remembers. where: the text that needs it, or NULL. */
@@ -100,6 +101,7 @@ rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state);
 rvi_rx rvi_rx_tuple(rvi_rxs *p, const rvi_rx *list, size_t n);
 rvi_rx rvi_rx_part(const rvi_rxs *p, rvi_rx tuple, size_t index);
 uint32_t rvi_rx_auto_state(const rvi_rxs *p, rvi_rx automaton); /* UINT32_MAX for RVI_RX_NONE */
+const rvi_rx_auto *rvi_rx_auto_of(const rvi_rxs *p, rvi_rx a);  /* NULL: it is an expression */
 
 /* Every text goes on, and nothing is told of it. */
 bool rvi_rx_universal(const rvi_rxs *p, rvi_rx a);
@@ -113,7 +115,8 @@ bool rvi_rx_matches(rvi_rxs *p, rvi_rx a, const char *utf8, size_t len);
 
 /* Reads a text on which the expression's states become large, where it has counted repetitions of
  * more than characters, or several conditions at once: fails the pool if that takes too much work,
- * before someone waits for an answer. */
+ * before someone waits for an answer. Once many expressions were tried, others are not: reading has
+ * its own limit. */
 void rvi_rx_try(rvi_rxs *p, rvi_rx a);
 
 /* How many characters of any kind but control characters, quotes, backslashes and U+2028/2029 may

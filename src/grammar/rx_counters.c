@@ -80,7 +80,7 @@ void rvi_rx_join_counters(rvi_rxs *p, rx_list *l)
         size_t n = 0;
         for (size_t i = 0; i < l->n; i++)
             if (find(p, l->items[i], before, &all[n])) all[n++].index = i;
-        if (!rvi_rxs_spend(p, n)) break;
+        if (!rvi_rxs_spend(p, 3 * n)) break;
         if (n > 1) join(p, l, all, n, before);
         drop_none(l);
     }

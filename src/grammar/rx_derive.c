@@ -42,9 +42,10 @@ done:
 
 static rvi_rx derive(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth)
 {
+    enum { WORK = 6 };
     const rvi_rx_node n = p->nodes[a];
     rvi_rx d;
-    if (p->status || !rvi_rxs_spend(p, 1)) return RVI_RX_NONE;
+    if (p->status || !rvi_rxs_spend(p, WORK)) return RVI_RX_NONE;
     if (depth > MAX_DEPTH) {
         rvi_rxs_fail(p, RV_E_TOO_LONG, "the expression is nested too deeply");
         return RVI_RX_NONE;
@@ -138,7 +139,7 @@ static const rvi_rx_step *steps_of(rvi_rxs *p, rvi_rx a, size_t *n)
     bounds(p, a, 0);
     add_bound(p, 0);
     add_bound(p, RVI_RX_LAST + 1);
-    if (!rvi_rxs_spend(p, p->n_scratch / 4)) return nowhere;
+    if (!rvi_rxs_spend(p, p->n_scratch)) return nowhere;
     qsort(p->scratch, p->n_scratch, sizeof *p->scratch, rvi_rx_by_number);
     if (!rvi_rx_grow(p, &p->steps, &p->cap_steps, p->n_steps + p->n_scratch, MAX_STEPS,
                      sizeof *p->steps))
@@ -300,9 +301,9 @@ static uint32_t width(const rvi_rxs *p, rvi_rx a)
 
 void rvi_rx_try(rvi_rxs *p, rvi_rx a)
 {
-    enum { STEPS = 300, MOST = 1 << 21 };
+    enum { STEPS = 300, MOST = 10 << 20 };
     const uint64_t work = p->work, max_work = p->max_work;
-    if (p->status || !may_grow(p, a, ++p->epoch, 0)) return;
+    if (p->status || p->tried > max_work || !may_grow(p, a, ++p->epoch, 0)) return;
     p->max_work = RVI_MIN(max_work, work + MOST);
     for (int i = 0; i < STEPS && a != RVI_RX_NONE && !p->status; i++) {
         rvi_rx widest = RVI_RX_NONE;
@@ -316,6 +317,7 @@ void rvi_rx_try(rvi_rxs *p, rvi_rx a)
             }
         a = alive(p, widest);
     }
+    p->tried += p->work - work;
     p->max_work = max_work;
     p->work = work;
 }

@@ -10,7 +10,7 @@
 enum {
     MAX_NODES = 1 << 18,
     MAX_ARENA = 64 << 20,
-    MAX_WORK = 8 << 20, /* at once: less than a second */
+    MAX_WORK = 40 << 20, /* at once: less than a second */
 };
 
 rv_status rvi_values_init(rvi_values *v, rv_error *err)

@@ -1,6 +1,7 @@
 #include "lora/params.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -11,20 +12,30 @@ typedef struct shape {
 
 static rv_status view_slots(rvi_params *p, rvi_backend *be, const shape *shapes, rv_error *err)
 {
-    float *at = p->theta;
-    size_t rank = (size_t)p->rank;
-    for (int i = 0; i < p->adapter->n_slots; i++) {
+    size_t at = 0, rank = (size_t)p->rank;
+    if (p->n > INT32_MAX)
+        return rvi_error(err, RV_E_ADAPTER, "an adapter of %zu numbers is too large", p->n);
+    rv_status st = be->ops->floats_view(be, &p->whole, p->theta, 1, (int)p->n, err);
+    for (int i = 0; !st && i < p->adapter->n_slots; i++) {
         rvi_lora_slot *s = &p->adapter->slots[i];
-        rv_status st;
-        if (!shapes[i].n_in) continue;
-        if ((st = be->ops->floats_view(be, &s->a, at, p->rank, shapes[i].n_in, err))) return st;
-        at += rank * (size_t)shapes[i].n_in;
-        if ((st = be->ops->floats_view(be, &s->b, at, shapes[i].n_out, p->rank, err))) return st;
-        at += rank * (size_t)shapes[i].n_out;
+        int n_in = shapes[i].n_in, n_out = shapes[i].n_out;
+        if (!n_in) continue;
+        st = be->ops->floats_part(be, &s->a, p->whole, at, p->rank, n_in, err);
+        at += rank * (size_t)n_in;
+        if (!st) st = be->ops->floats_part(be, &s->b, p->whole, at, n_out, p->rank, err);
+        at += rank * (size_t)n_out;
         s->scale = p->scale;
         p->adapter->n_used++;
     }
-    return RV_OK;
+    return st;
+}
+
+static float *new_theta(const rvi_params *p, rvi_backend *be)
+{
+    size_t bytes = p->n * sizeof *p->theta;
+    float *theta = be->ops->host_new(be, bytes);
+    if (theta) memset(theta, 0, bytes);
+    return theta;
 }
 
 static rv_status new_of_shapes(rvi_params **out, rvi_backend *be, const shape *shapes, int n_slots,
@@ -36,10 +47,10 @@ static rv_status new_of_shapes(rvi_params **out, rvi_backend *be, const shape *s
     p->scale = scale;
     for (int i = 0; i < n_slots; i++)
         p->n += (size_t)rank * ((size_t)shapes[i].n_in + (size_t)shapes[i].n_out);
-    p->theta = rvi_zalloc_array(p->n, sizeof *p->theta);
     p->adapter = rvi_zalloc(sizeof *p->adapter);
     if (p->adapter) {
         p->adapter->be = be;
+        p->theta = new_theta(p, be);
         p->adapter->n_slots = n_slots;
         p->adapter->slots = rvi_zalloc_array((size_t)n_slots, sizeof *p->adapter->slots);
     }
@@ -93,8 +104,10 @@ rv_status rvi_params_like(rvi_params **out, const rvi_params *p, rv_error *err)
 void rvi_params_free(rvi_params *p)
 {
     if (!p) return;
+    rvi_backend *be = p->adapter ? p->adapter->be : NULL;
+    if (be) be->ops->tensor_free(be, p->whole);
     rvi_adapter_free(p->adapter);
-    rvi_free(p->theta);
+    if (be) be->ops->host_free(be, p->theta);
     rvi_free(p);
 }
 

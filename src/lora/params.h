@@ -10,11 +10,12 @@
 #include "lora/adapter.h"
 
 typedef struct rvi_params {
-    float *theta;
+    float *theta; /* memory of the backend (host_new) */
     size_t n;
     int rank;
     float scale;          /* alpha / rank */
-    rvi_adapter *adapter; /* views of theta: always has its current values */
+    rvi_tensor *whole;    /* a view of theta */
+    rvi_adapter *adapter; /* parts of it: always has its current values */
 } rvi_params;
 
 /* wanted(ctx, target): whether this linear layer is trained. All values are zero. */

@@ -48,6 +48,7 @@ size_t rvi_device_room(rvi_backend *device)
     enum { PART = 64 };
     size_t left, total;
     rvi_backend_cuda_memory(device, &left, &total);
+    if (!total) return SIZE_MAX / 2; /* it does not say: what is missing shows when it is taken */
     return left - RVI_MIN(left, total / PART);
 }
 

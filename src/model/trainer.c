@@ -29,6 +29,11 @@ typedef struct kept {
                                     scratch for all, not owned */
 } kept;
 
+enum {
+    TOP_ROWS = 64,        /* rows of logits that the largest are looked for in at a time */
+    DEVICE_LOSSES = 1024, /* rows through the head of a device at a time: for losses it waits */
+};
+
 /* What a row's angles depend on */
 typedef struct place {
     int rope_set, pos;
@@ -37,7 +42,8 @@ typedef struct place {
 struct rvi_trainer {
     const rvi_model *m;
     rvi_backend *be;
-    const rvi_params *grads; /* NULL: forward only */
+    const rvi_params *params; /* NULL: none */
+    const rvi_params *grads;  /* NULL: forward only */
     rvi_trainer_options o;
     rvi_workspace ws; /* qkv, mix, ffn and y are of a layer's `kept` */
     rvi_float_pass pass;
@@ -56,8 +62,10 @@ struct rvi_trainer {
     int *lengths;      /* of the longest text that begins with a span, where that has no parent */
     place *places;     /* of rows */
     float *angle_rows; /* host copies of the angles */
-    rvi_target *tops;  /* the largest logits of rows, as targets */
+    float *read; /* TOP_ROWS of logits that a device computed; NULL: rows are read as they lie */
+    rvi_target *tops; /* the largest logits of rows, as targets */
     int n_rows;
+    bool adding; /* gradients, since the backend took over what they are added to */
 };
 
 /* ---- the object ---- */
@@ -122,9 +130,16 @@ static rv_status new_tensors(rvi_trainer *t, rv_error *err)
     for (int i = 0; !st && i < t->n_inputs; i++)
         st = t->be->ops->rows_new(t->be, &t->inputs[i], n, d, err);
     for (int i = 0; !st && i < t->n_kept; i++) st = new_kept(t, &t->kept[i], err);
-    int widest = RVI_MAX(RVI_MAX(d, nq + 2 * nk), 2 * h->n_ff);
-    if (!st) st = t->be->ops->train_reserve(t->be, RVI_MAX(n, top), widest, h->n_vocab, err);
     return st;
+}
+
+static rv_status reserve(const rvi_trainer *t, rv_error *err)
+{
+    const rvi_hparams *h = &t->m->hp;
+    int qkv = (h->n_heads + 2 * h->n_kv_heads) * h->head_size,
+        widest = RVI_MAX(RVI_MAX(h->n_embd, qkv), 2 * h->n_ff),
+        rows = RVI_MAX(t->o.max_rows, t->o.max_losses);
+    return t->be->ops->train_reserve(t->be, rows, widest, h->n_vocab, err);
 }
 
 /* ---- memory for speed ----
@@ -135,18 +150,23 @@ static rv_status new_tensors(rvi_trainer *t, rv_error *err)
 
 enum { SMALL_PART = 8 }; /* one in so many bytes */
 
-/* The next linear layer that the trainer computes with; *at begins with 0. NULL: no more. */
-static const rvi_linear *next_linear(const rvi_trainer *t, int *at)
+/* The next linear layer that the trainer computes with, and whether backward too; *at begins with
+ * 0. NULL: no more. Where weights must be held, frozen layers count. */
+static const rvi_linear *next_linear(const rvi_trainer *t, int *at, bool *back)
 {
     enum { EACH = 9 };
-    int lowest = t->grads ? t->o.lowest : 0, n_layers = t->m->hp.n_layers - lowest;
+    int lowest = t->grads && !t->be->ops->needs_held ? t->o.lowest : 0,
+        n_layers = t->m->hp.n_layers - lowest;
     for (; *at < EACH * n_layers;) {
-        const rvi_layer *l = &t->m->layers[lowest + *at / EACH];
+        int il = lowest + *at / EACH;
+        const rvi_layer *l = &t->m->layers[il];
         const rvi_linear *all[EACH] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
                                        &l->gate, &l->up, &l->gate_up, &l->down};
         const rvi_linear *next = all[(*at)++ % EACH];
+        *back = t->grads && il >= t->o.lowest;
         if (next->w) return next;
     }
+    *back = t->grads;
     return (*at)++ == EACH * n_layers ? &t->m->head : NULL;
 }
 
@@ -154,8 +174,9 @@ static size_t held_bytes(const rvi_trainer *t)
 {
     size_t bytes = 0;
     const rvi_linear *l;
-    for (int at = 0; (l = next_linear(t, &at));)
-        bytes += t->be->ops->held_bytes(t->be, l->w, t->grads);
+    bool back;
+    for (int at = 0; (l = next_linear(t, &at, &back));)
+        bytes += t->be->ops->held_bytes(t->be, l->w, back);
     return bytes;
 }
 
@@ -178,30 +199,41 @@ static void free_held(rvi_trainer *t)
     t->pass.held = NULL;
 }
 
-static bool hold(rvi_trainer *t, size_t bytes)
+static rv_status hold(rvi_trainer *t, size_t bytes, rv_error *err)
 {
     const rvi_linear *l;
-    bool ok = (t->packed = rvi_zalloc_array((size_t)t->m->n_targets, sizeof *t->packed)) != NULL;
-    ok = ok && !t->be->ops->pack_new(t->be, &t->pack, bytes, NULL);
-    for (int at = 0; ok && (l = next_linear(t, &at));)
-        ok = !t->be->ops->held_new(t->be, &t->packed[l->slot], t->pack, l->w, t->grads, NULL);
-    return ok;
+    bool back;
+    t->packed = rvi_zalloc_array((size_t)t->m->n_targets, sizeof *t->packed);
+    if (!t->packed) return rvi_nomem(err, "trainer");
+    rv_status st = t->be->ops->pack_new(t->be, &t->pack, bytes, err);
+    for (int at = 0; !st && (l = next_linear(t, &at, &back));)
+        st = t->be->ops->held_new(t->be, &t->packed[l->slot], t->pack, l->w, back, err);
+    t->pass.held = t->packed;
+    return st;
 }
 
-static void spend_memory(rvi_trainer *t)
+static size_t memory_left(const rvi_trainer *t)
+{
+    rvi_machine_info machine;
+    if (t->be->ops->memory_left) return t->be->ops->memory_left(t->be);
+    rvi_machine_read(&machine, "");
+    return machine.memory_available;
+}
+
+static rv_status spend_memory(rvi_trainer *t, rv_error *err)
 {
     size_t held = held_bytes(t);
-    if (!held && !t->o.keep_layers) return;
-    rvi_machine_info machine;
-    rvi_machine_read(&machine, "");
-    size_t most = machine.memory_available / SMALL_PART;
-    if (held > most) return;
-    if (held && !hold(t, held)) {
+    bool must = t->be->ops->needs_held;
+    if (!held && !t->o.keep_layers) return RV_OK;
+    size_t most = memory_left(t) / SMALL_PART;
+    if (held > most && !must) return RV_OK;
+    rv_status st = held ? hold(t, held, err) : RV_OK;
+    if (st && must) return st;
+    if (st)
         free_held(t); /* it goes without */
-        return;
-    }
-    t->pass.held = t->packed;
-    if (held + kept_bytes(t) <= most && t->n_inputs) t->n_kept = t->n_inputs;
+    else if ((must ? 0 : held) + kept_bytes(t) <= most && t->n_inputs)
+        t->n_kept = t->n_inputs;
+    return RV_OK;
 }
 
 static rv_status check(const rvi_model *m, const rvi_params *params, const rvi_params *grads,
@@ -236,27 +268,34 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
            turns = 2 * (size_t)m->rope.n_pairs;
     t->m = m;
     t->be = be;
+    t->params = params;
     t->grads = grads;
     t->o = *o;
+    if (be->ops->needs_held)
+        t->o.max_losses = RVI_MAX(o->max_losses, RVI_MIN(o->max_rows, DEVICE_LOSSES));
     t->held = -1;
     t->n_inputs = grads ? m->hp.n_layers - o->lowest : 0;
     t->n_kept = 1;
-    spend_memory(t);
     t->ws.be = be;
     t->ws.floats = &t->pass;
     t->pass.adapter = params ? params->adapter : NULL;
     /* one more than none: an allocation of no bytes is refused */
     t->inputs = rvi_zalloc_array((size_t)t->n_inputs + 1, sizeof(rvi_tensor *));
-    t->kept = rvi_zalloc_array((size_t)t->n_kept, sizeof *t->kept);
     t->ws.tokens = rvi_alloc_array(rows, sizeof *t->ws.tokens);
     t->spans = rvi_alloc_array(spans, sizeof *t->spans);
     t->pass.spans = t->spans;
     t->lengths = rvi_alloc_array(spans, sizeof *t->lengths);
     t->places = rvi_alloc_array(rows, sizeof *t->places);
     t->angle_rows = rvi_alloc_array(rows * turns, sizeof *t->angle_rows);
-    t->tops = rvi_alloc_array((size_t)o->max_losses, sizeof *t->tops);
-    if (!t->tops || !t->inputs || !t->kept || !t->ws.tokens || !t->spans || !t->lengths ||
-        !t->places || !t->angle_rows)
+    t->tops = rvi_alloc_array((size_t)t->o.max_losses, sizeof *t->tops);
+    if (be->ops->needs_held) /* a device: its results come in pieces, for which it waits */
+        t->read = be->ops->host_new(be, (size_t)TOP_ROWS * (size_t)m->hp.n_vocab * sizeof(float));
+    if (!t->tops || !t->inputs || (be->ops->needs_held && !t->read) || !t->ws.tokens || !t->spans ||
+        !t->lengths || !t->places || !t->angle_rows)
+        st = rvi_nomem(err, "trainer");
+    if (!st) st = reserve(t, err);
+    if (!st) st = spend_memory(t, err);
+    if (!st && !(t->kept = rvi_zalloc_array((size_t)t->n_kept, sizeof *t->kept)))
         st = rvi_nomem(err, "trainer");
     if (!st) st = new_tensors(t, err);
     if (st)
@@ -278,6 +317,7 @@ static void free_kept(rvi_trainer *t, kept *k)
 void rvi_trainer_free(rvi_trainer *t)
 {
     if (!t) return;
+    t->be->ops->submit(t->be); /* nothing that was collected is to find them gone */
     rvi_tensor *tensors[] = {t->ws.x, t->ws.h,  t->ws.post, t->ws.act,     t->ws.angles,
                              t->y,    t->last,  t->last_h,  t->logits,     t->dx,
                              t->dh,   t->dy,    t->dmix,    t->dqkv,       t->dffn,
@@ -294,6 +334,7 @@ void rvi_trainer_free(rvi_trainer *t)
     rvi_free(t->places);
     rvi_free(t->angle_rows);
     rvi_free(t->tops);
+    t->be->ops->host_free(t->be, t->read);
     rvi_free(t);
 }
 
@@ -304,18 +345,23 @@ static rvi_cols width(const rvi_trainer *t, rvi_tensor *x)
     return rvi_cols_of(x, 0, t->m->hp.n_embd);
 }
 
-/* The turns of a row and their opposites. */
-static void angles_task(void *ctx, int row, int worker)
+/* The turns of a row, */
+static void turns_of(void *ctx, int row, int first, int n, float *out)
 {
-    rvi_trainer *t = ctx;
-    int n_pairs = t->m->rope.n_pairs;
-    float *angles = t->angle_rows + (size_t)row * 2 * (size_t)n_pairs;
-    (void)worker;
+    const rvi_trainer *t = ctx;
+    float *angles = t->angle_rows + (size_t)row * 2 * (size_t)t->m->rope.n_pairs;
     rvi_rope_angles(&t->m->rope, t->places[row].rope_set, t->places[row].pos, angles);
-    t->be->ops->rows_write(t->be, rvi_cols_of(t->ws.angles, 0, 2 * n_pairs), row, angles);
-    if (!t->grads) return;
-    for (int i = 0; i < n_pairs; i++) angles[n_pairs + i] = -angles[n_pairs + i];
-    t->be->ops->rows_write(t->be, rvi_cols_of(t->back_angles, 0, 2 * n_pairs), row, angles);
+    memcpy(out, angles + first, (size_t)n * sizeof *out);
+}
+
+/* and their opposites, afterwards. */
+static void turns_back(void *ctx, int row, int first, int n, float *out)
+{
+    const rvi_trainer *t = ctx;
+    int n_pairs = t->m->rope.n_pairs;
+    const float *angles = t->angle_rows + (size_t)row * 2 * (size_t)n_pairs;
+    for (int i = 0; i < n; i++)
+        out[i] = first + i < n_pairs ? angles[first + i] : -angles[first + i];
 }
 
 static int first_of(const rvi_span *spans, int i)
@@ -329,6 +375,7 @@ static int first_of(const rvi_span *spans, int i)
 void rvi_trainer_begin(rvi_trainer *t, const int32_t *tokens, const rvi_span *spans, int n_spans)
 {
     t->pass.n_spans = n_spans;
+    t->adding = false;
     t->n_rows = 0;
     t->held = -1;
     memcpy(t->spans, spans, (size_t)n_spans * sizeof *spans);
@@ -344,8 +391,13 @@ void rvi_trainer_begin(rvi_trainer *t, const int32_t *tokens, const rvi_span *sp
         for (int j = 0; j < spans[i].n; j++)
             t->places[spans[i].first + j] = (place){set, spans[i].pos + j};
     }
-    t->be->ops->run(t->be, angles_task, t, t->n_rows);
-    if (t->grads) t->be->ops->zero(t->be, width(t, t->dx), t->n_rows);
+    const rvi_backend_ops *op = t->be->ops;
+    int turns = 2 * t->m->rope.n_pairs;
+    if (t->params && op->floats_in) op->floats_in(t->be, t->params->whole);
+    op->fill_rows(t->be, rvi_cols_of(t->ws.angles, 0, turns), t->n_rows, turns_of, t);
+    if (!t->grads) return;
+    op->fill_rows(t->be, rvi_cols_of(t->back_angles, 0, turns), t->n_rows, turns_back, t);
+    op->zero(t->be, width(t, t->dx), t->n_rows);
 }
 
 int rvi_trainer_rows(const rvi_trainer *t)
@@ -358,33 +410,19 @@ void rvi_trainer_set_x(rvi_trainer *t, int row, const float *x)
     t->be->ops->rows_write(t->be, width(t, t->ws.x), row, x);
 }
 
-typedef struct filling {
-    rvi_trainer *t;
-    rvi_columns_fn x;
-    void *ctx;
-} filling;
-
-static void fill_task(void *ctx, int row, int worker)
-{
-    enum { PIECE = 1024 };
-    const filling *f = ctx;
-    float piece[PIECE];
-    (void)worker;
-    for (int first = 0, n; first < f->t->m->hp.n_embd; first += n) {
-        n = RVI_MIN(PIECE, f->t->m->hp.n_embd - first);
-        f->x(f->ctx, row, first, n, piece);
-        f->t->be->ops->rows_write(f->t->be, rvi_cols_of(f->t->ws.x, first, n), row, piece);
-    }
-}
-
 void rvi_trainer_fill_x(rvi_trainer *t, rvi_columns_fn x, void *ctx)
 {
-    t->be->ops->run(t->be, fill_task, &(filling){t, x, ctx}, t->n_rows);
+    t->be->ops->fill_rows(t->be, width(t, t->ws.x), t->n_rows, x, ctx);
 }
 
 void rvi_trainer_get_x(rvi_trainer *t, int row, float *x)
 {
     t->be->ops->rows_read(t->be, width(t, t->ws.x), row, x);
+}
+
+void rvi_trainer_get_all_x(rvi_trainer *t, float *x)
+{
+    t->be->ops->fetch(t->be, width(t, t->ws.x), t->n_rows, x);
 }
 
 void rvi_trainer_get_dx(rvi_trainer *t, int row, float *dx)
@@ -480,9 +518,17 @@ static void linear_back(rvi_trainer *t, const rvi_linear *l, rvi_cols dx, rvi_co
     linears_back(t, &l, 1, dx, dy, x, n);
 }
 
+/* What gradients are added to, from the first one of a batch on: the head's, if it has any. */
+static void take_gradients(rvi_trainer *t)
+{
+    if (!t->adding && t->be->ops->floats_in) t->be->ops->floats_in(t->be, t->grads->whole);
+    t->adding = true;
+}
+
 void rvi_trainer_loss(rvi_trainer *t, const int32_t *rows, rvi_target *targets, int n, bool grad)
 {
     const rvi_backend_ops *op = t->be->ops;
+    if (grad) take_gradients(t);
     for (int k; n > 0; n -= k, rows += k, targets += k) {
         k = RVI_MIN(n, t->o.max_losses);
         rvi_cols logits = head(t, rows, k), last = width(t, t->last), last_h = width(t, t->last_h);
@@ -516,16 +562,20 @@ static void top_task(void *ctx, int r, int worker)
     (void)worker;
     for (int first = 0, n; first < o->logits.n; first += n) {
         n = RVI_MIN(PIECE, o->logits.n - first);
-        o->t->be->ops->rows_read(o->t->be, rvi_cols_of(o->logits.t, first, n), r, piece);
+        const float *z = piece;
+        if (o->t->read)
+            z = o->t->read + (size_t)r * (size_t)o->logits.n + first;
+        else
+            o->t->be->ops->rows_read(o->t->be, rvi_cols_of(o->logits.t, first, n), r, piece);
         for (int i = 0; i < n; i++) {
-            if (held == k && !(piece[i] > values[k - 1])) continue;
+            if (held == k && !(z[i] > values[k - 1])) continue;
             int at = held < k ? held++ : k - 1;
-            for (; at > 0 && piece[i] > values[at - 1]; at--) {
+            for (; at > 0 && z[i] > values[at - 1]; at--) {
                 ids[at] = ids[at - 1];
                 values[at] = values[at - 1];
             }
             ids[at] = first + i;
-            values[at] = piece[i];
+            values[at] = z[i];
         }
     }
     o->t->tops[r] = (rvi_target){.ids = ids, .p = &certain, .n = 1, .temperature = 1};
@@ -534,8 +584,9 @@ static void top_task(void *ctx, int r, int worker)
 void rvi_trainer_top(rvi_trainer *t, const int32_t *rows, int n, int k, int32_t *ids, float *log_p)
 {
     for (int turn; n > 0; n -= turn, rows += turn) {
-        turn = RVI_MIN(n, t->o.max_losses);
+        turn = RVI_MIN(n, RVI_MIN(t->o.max_losses, TOP_ROWS));
         rvi_cols logits = head(t, rows, turn);
+        if (t->read) t->be->ops->fetch(t->be, logits, turn, t->read);
         tops o = {t, logits, k, ids, log_p};
         t->be->ops->run(t->be, top_task, &o, turn);
         t->be->ops->loss(t->be, logits, t->tops, 0, false, turn); /* of the largest: -log p */
@@ -613,10 +664,14 @@ static void attention_back(rvi_trainer *t, int il, const kept *k)
 
 void rvi_trainer_backward(rvi_trainer *t)
 {
+    const rvi_backend_ops *op = t->be->ops;
+    take_gradients(t);
     for (int il = t->m->hp.n_layers - 1; il >= t->o.lowest; il--) {
         if (t->n_kept == 1 && t->held != il) compute_again(t, il);
         const kept *k = kept_of(t, il);
         ffn_back(t, il, k);
         attention_back(t, il, k);
     }
+    if (op->floats_out) op->floats_out(t->be, t->grads->whole);
+    t->adding = false;
 }

@@ -160,9 +160,22 @@ static void reject(rvi_scheduler *s, rvi_job *j)
     rvi_scheduler_job_ended(s, r);
 }
 
+static bool any_streams(const rvi_scheduler *s)
+{
+    const rvi_job *j = s->running;
+    while (j && !j->n_generated) j = j->next;
+    return j != NULL;
+}
+
+/* What a learner decides at the beginning of an answer, and pages that are read from disk, take
+ * milliseconds: while somebody reads a stream, those that come at once are spread over steps. */
 void rvi_admit_waiting(rvi_scheduler *s)
 {
-    while (s->n_running < s->o.max_running) {
+    const double part = 0.1; /* of the time between two tokens */
+    bool streams = any_streams(s);
+    double end = rvi_os_seconds() + part * s->o.token_seconds;
+    for (int n = 0; s->n_running < s->o.max_running; n++) {
+        if (n && streams && rvi_os_seconds() > end) return;
         rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, NULL);
         rvi_job *j = x ? (rvi_job *)x->first : NULL;
         if (!j) return;

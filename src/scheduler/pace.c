@@ -66,16 +66,30 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
     p->n_since = 0;
 }
 
+/* A step that reads takes as long as its tokens alone would, and then some: at the target it reads
+ * well while the tokens take a small part of it. */
+static double with_reading(double plain, double target)
+{
+    const double least = 2.5, most = 4, near = 1 / least, far = 0.6;
+    double part = (plain / target - near) / (far - near);
+    return RVI_MAX(target, (least + (most - least) * RVI_MIN(RVI_MAX(part, 0), 1)) * plain);
+}
+
 double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double target)
 {
-    const double least = 1.5, most = 4, near = 1 / least;
+    const double most = 4;
     if (!n_tokens) return most * RVI_MAX(target, p->plain);
-    if (p->plain <= 0) return RVI_MAX(target, RVI_MIN(least * usual, most * target));
+    if (p->plain <= 0) return RVI_MIN(with_reading(usual, target), most * target);
     bool were_more = n_tokens <= p->n_tokens;
     double plain = were_more && usual > 0 ? RVI_MIN(p->plain, usual) : RVI_MAX(p->plain, usual);
-    double part = (plain / target - near) / (1 - near); /* of the way from near the target to it */
-    double times = least + (most - least) * RVI_MIN(RVI_MAX(part, 0), 1);
-    return RVI_MAX(target, times * plain);
+    return with_reading(plain, target);
+}
+
+int rvi_pace_share(const rvi_pace *p, int n_others, double n_rows, double most)
+{
+    double part = (double)n_others / (n_others + p->n_long);
+    double dearer = (ROW + EACH * p->depth) / ROW; /* than a row of a text's beginning */
+    return (int)(RVI_MIN(n_rows, most * part) * p->n_long / n_others / dearer);
 }
 
 int rvi_pace_rows(rvi_pace *p, int n_tokens, int max_rows, double target)

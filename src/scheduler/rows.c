@@ -66,20 +66,25 @@ static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double secon
 {
     int max_rows = s->e->o.max_rows, n_long = 0, n_fewer = 0;
     int least = RVI_MIN(n_tokens + LEAST_ROWS, max_rows);
-    int limit = LONG * (rvi_budget_rows(&s->e->budget, least, max_rows, NULL, seconds) - n_tokens);
-    double depth = 0;
-    limit = RVI_MAX(limit, SHORT);
+    int most = rvi_budget_rows(&s->e->budget, least, max_rows, NULL, seconds) - n_tokens;
+    double depth = 0, n_short_rows = 0;
     for (rvi_job *j = s->running; j; j = j->next) {
-        j->is_long = j->wants && (j->is_long || j->wants > limit);
+        j->is_long = j->wants && (j->is_long || j->wants > RVI_MAX(LONG * most, SHORT));
         n_long += j->is_long;
-        if (j->is_long) depth += j->s->seq.len;
+        if (j->is_long)
+            depth += j->s->seq.len;
+        else
+            n_short_rows += j->wants;
     }
     if (!n_long) return 0;
     s->pace.alone = n_long == n_reading;
     s->pace.n_long = n_long;
     s->pace.depth = depth / n_long;
     int rows = rvi_pace_rows(&s->pace, n_tokens, max_rows, seconds);
-    if (!rows && !s->pace.alone) rows = LEAST_ROWS; /* nothing can be measured */
+    if (!s->pace.alone) { /* nothing can be measured, and the streams wait for the others anyway */
+        int share = rvi_pace_share(&s->pace, n_reading - n_long, n_short_rows, most);
+        rows = RVI_MAX(rows ? rows : RVI_MIN(LEAST_ROWS, most), share);
+    }
     int k =
         (int)(s->pace.turn++ % (unsigned)n_long); /* who gets one more differs from step to step */
     for (rvi_job *j = s->running; j; j = j->next) {

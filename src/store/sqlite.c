@@ -64,6 +64,7 @@ typedef struct file {
     int synchronous; /* 1: NORMAL, 2: FULL, as SQLite numbers them */
     bool in_transaction;
     char *path;
+    int open_lock; /* shared by all who have it open: a damaged file is not replaced under them */
     /* where it is shared */
     char *appended;        /* a file with a byte for every commit that appended; NULL: not shared */
     bool appends;          /* the transaction does */
@@ -78,10 +79,19 @@ static bool is_damage(int code)
     return (code & 0xFF) == SQLITE_CORRUPT || (code & 0xFF) == SQLITE_NOTADB;
 }
 
+/* A file of this name beside the database makes the next who opens it check all of it. */
+static bool suspect_file(const file *f, rvi_buf *out)
+{
+    return rvi_buf_printf(out, "%s-suspect", f->path);
+}
+
 /* The status for what the database said last. */
 static rv_status fail(const file *f, const char *doing, rv_error *err)
 {
     int code = f->db ? sqlite3_extended_errcode(f->db) : SQLITE_NOMEM;
+    rvi_buf suspect = {0};
+    if (is_damage(code) && suspect_file(f, &suspect)) rvi_os_touch_private(suspect.data);
+    rvi_buf_deinit(&suspect);
     int system = f->db ? sqlite3_system_errno(f->db) : 0;
     switch (code & 0xFF) {
     case SQLITE_NOMEM: return rvi_nomem(err, "database");
@@ -382,12 +392,20 @@ static rv_status share(file *f, rv_error *err)
 
 /* ---- opening and closing ---- */
 
+static void close_database(file *f)
+{
+    for (size_t i = 0; i < N_STATEMENTS; i++) sqlite3_finalize(f->statements[i]);
+    memset(f->statements, 0, sizeof f->statements);
+    sqlite3_close(f->db);
+    f->db = NULL;
+}
+
 static void file_close(void *ctx)
 {
     file *f = ctx;
-    for (size_t i = 0; i < N_STATEMENTS; i++) sqlite3_finalize(f->statements[i]);
-    sqlite3_close(f->db);
+    close_database(f);
     for (size_t i = 0; f->appended && i < MOST_HELD; i++) rvi_os_unlock(f->held[i].lock);
+    rvi_os_unlock(f->open_lock);
     rvi_free(f->appended);
     rvi_free(f->path);
     rvi_free(f);
@@ -446,7 +464,9 @@ static rv_status configure(file *f, rv_error *err)
     sqlite3_db_config(f->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
     sqlite3_busy_timeout(f->db, f->busy_ms);
     snprintf(sql, sizeof sql, "PRAGMA journal_size_limit = %d", (int)WAL_KEEP);
-    rv_status st = execute(f, "PRAGMA cell_size_check = ON", "open", err);
+    /* what is removed is overwritten: adapters that learned what was forgotten */
+    rv_status st =
+        execute(f, "PRAGMA cell_size_check = ON; PRAGMA secure_delete = ON", "open", err);
     if (!st) st = execute(f, sql, "open", err);
     /* a file just being changed to WAL answers "busy" without waiting */
     for (int waited = 0; !st; waited += 10) {
@@ -473,10 +493,28 @@ static rv_status prepare(file *f, rv_error *err)
     return RV_OK;
 }
 
+/* Streams are checked at every opening, of tables whether all of their records are found: these may
+ * be large, and whoever uses one compares it with its hash. Once a record cannot be read, all
+ * is. */
+static rv_status check(file *f, bool *sound, rv_error *err)
+{
+    int64_t ok = 0, in_index = 0, in_table = 0;
+    rvi_buf suspect = {0};
+    bool all = suspect_file(f, &suspect) && rvi_os_stat(suspect.data, NULL) != RVI_OS_NONE;
+    rv_status st =
+        ask(f, all ? "PRAGMA quick_check(1)" : "PRAGMA quick_check(stream)", "ok", &ok, err);
+    if (!st) st = ask(f, "SELECT count(*) FROM item", NULL, &in_index, err);
+    if (!st) st = ask(f, "SELECT count(*) FROM item NOT INDEXED", NULL, &in_table, err);
+    *sound = ok && in_index == in_table;
+    if (!st && all && *sound) (void)remove(suspect.data);
+    rvi_buf_deinit(&suspect);
+    return st;
+}
+
 /* *damaged: the failure is the file's, not the machine's. */
 static rv_status open_database(file *f, bool *damaged, rv_error *err)
 {
-    int64_t ok = 0;
+    bool sound = false;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     rvi_os_touch_private(f->path); /* SQLite gives its other files the rights of this one */
     rv_status st = sqlite3_open_v2(f->path, &f->db, flags, NULL) ? fail(f, "open", err) : RV_OK;
@@ -486,8 +524,8 @@ static rv_status open_database(file *f, bool *damaged, rv_error *err)
     }
     if (!st) st = make_schema(f, err);
     if (!st) {
-        st = ask(f, "PRAGMA quick_check(1)", "ok", &ok, err);
-        if (!st && !ok) {
+        st = check(f, &sound, err);
+        if (!st && !sound) {
             *damaged = true;
             return rvi_error(err, RV_E_STORAGE, "%s: the database file is inconsistent", f->path);
         }
@@ -529,7 +567,8 @@ static rv_status set_aside(const char *path, int *number, rv_error *err)
     }
     if (*number == MOST)
         return rvi_error(err, RV_E_STORAGE, "%s: damaged, and so are %d before it", path, MOST);
-    rv_status st = move_beside(path, "-wal", *number, err);
+    rv_status st = move_beside(path, "-suspect", *number, err);
+    if (!st) st = move_beside(path, "-wal", *number, err);
     if (!st) st = move_beside(path, "-shm", *number, err);
     return st ? st : move_beside(path, "", *number, err);
 }
@@ -576,6 +615,7 @@ static int64_t recover(file *from)
     }
     to->path = name.data;
     to->busy_ms = from->busy_ms;
+    to->open_lock = -1;
     (void)remove(to->path); /* of an incomplete attempt */
     int64_t n = open_database(to, &damaged, NULL) ? 0 : copy_streams(from, to);
     if (!n) (void)remove(to->path);
@@ -592,6 +632,73 @@ static rv_status put_recovered(const char *path, rv_error *err)
     return st;
 }
 
+/* As one of those who have the file open, or alone. Where nothing can be locked it stays open to
+ * all, and a damaged file where it is. */
+static rv_status lock_open(file *f, bool alone, rv_error *err)
+{
+    static const double moment = 0.01;
+    rvi_buf path = {0};
+    double end = rvi_os_seconds() + (alone ? 0 : f->busy_ms / 1000.0);
+    rvi_os_unlock(f->open_lock);
+    f->open_lock = -1;
+    rv_status st = rvi_buf_printf(&path, "%s-open.lock", f->path) ? RV_OK : rvi_nomem(err, "path");
+    while (!st &&
+           (st = alone ? rvi_os_lock(path.data, &f->open_lock, err)
+                       : rvi_os_lock_shared(path.data, &f->open_lock, err)) == RV_E_STORAGE &&
+           rvi_os_seconds() < end) {
+        rvi_thread_sleep(moment);
+        st = RV_OK;
+    }
+    rvi_buf_deinit(&path);
+    return alone || st == RV_E_NOMEM || st == RV_E_STORAGE ? st : RV_OK;
+}
+
+/* The damaged file gets another name, and what can be read of its log takes its place. */
+static rv_status replace(file *f, const char *why, rv_error *err)
+{
+    int number = 0;
+    rv_error moving = {0};
+    /* closing must not write the log into the database, or delete it */
+    sqlite3_db_config(f->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+    int64_t n = f->db ? recover(f) : 0;
+    if (set_aside(f->path, &number, &moving) || (n && put_recovered(f->path, &moving)))
+        return rvi_error(err, RV_E_STORAGE, "%s; it cannot be set aside: %s", why, moving.text);
+    if (n)
+        return rvi_error(err, RV_E_STORAGE,
+                         "%s; the damaged file is kept as %s.damaged-%d, the next start begins "
+                         "with the %lld records of its log",
+                         why, f->path, number, (long long)n);
+    return rvi_error(err, RV_E_STORAGE,
+                     "%s; the damaged file is kept as %s.damaged-%d, the next start begins with an "
+                     "empty one",
+                     why, f->path, number);
+}
+
+/* Nobody else has it open then, or it stays as it is. */
+static rv_status open_sound(file *f, rv_error *err)
+{
+    bool damaged = false;
+    rv_error why = {0};
+    rv_status st = lock_open(f, false, err);
+    if (st) return st;
+    st = open_database(f, &damaged, &why);
+    if (damaged && lock_open(f, true, NULL))
+        return rvi_error(
+            err, RV_E_STORAGE,
+            "%s; another process has it open, so it is left as it is: end all that use "
+            "it, and the next start sets it aside",
+            why.text);
+    if (damaged) { /* another may have replaced it before it was locked */
+        sqlite3_db_config(f->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+        close_database(f);
+        damaged = false;
+        st = open_database(f, &damaged, &why);
+        if (damaged) return replace(f, why.text, err);
+        if (!st) st = lock_open(f, false, &why);
+    }
+    return st ? rvi_error(err, st, "%s", why.text) : RV_OK;
+}
+
 rv_status rvi_sqlite_open(rv_store *out, const char *path, const rv_store_options *o, rv_error *err)
 {
     file *f = rvi_zalloc(sizeof *f);
@@ -605,51 +712,29 @@ rv_status rvi_sqlite_open(rv_store *out, const char *path, const rv_store_option
     f->opened.close = file_close;
     f->path = name.data;
     f->busy_ms = o->busy_ms;
-    bool damaged = false;
-    rv_error why = {0};
-    rv_status st = open_database(f, &damaged, &why);
-    if (!st && o->shared) st = share(f, &why);
-    if (!st) {
-        *out = (rv_store){
-            .ctx = f,
-            .append = file_append,
-            .put = file_put,
-            .get = file_get,
-            .remove = file_remove,
-            .scan = file_scan,
-            .read = file_read,
-            .begin = file_begin,
-            .commit = file_commit,
-            .rollback = file_rollback,
-        };
-        if (o->shared) {
-            out->lock = file_lock;
-            out->unlock = file_unlock;
-            out->changed = file_changed;
-        }
-        return RV_OK;
+    f->open_lock = -1;
+    rv_status st = open_sound(f, err);
+    if (!st && o->shared) st = share(f, err);
+    if (st) {
+        file_close(f);
+        return st;
     }
-    int number = 0;
-    if (damaged) {
-        /* closing must not write the log into the database, or delete it */
-        sqlite3_db_config(f->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
-        rv_error moving = {0};
-        int64_t n = f->db ? recover(f) : 0;
-        if (set_aside(f->path, &number, &moving) || (n && put_recovered(f->path, &moving)))
-            st = rvi_error(err, RV_E_STORAGE, "%s; it cannot be set aside: %s", why.text,
-                           moving.text);
-        else if (n)
-            st = rvi_error(err, RV_E_STORAGE,
-                           "%s; the damaged file is kept as %s.damaged-%d, the next start begins "
-                           "with the %lld records of its log",
-                           why.text, path, number, (long long)n);
-        else
-            st = rvi_error(err, RV_E_STORAGE,
-                           "%s; the damaged file is kept as %s.damaged-%d, the next start begins "
-                           "with an empty one",
-                           why.text, path, number);
-    } else
-        st = rvi_error(err, st, "%s", why.text);
-    file_close(f);
-    return st;
+    *out = (rv_store){
+        .ctx = f,
+        .append = file_append,
+        .put = file_put,
+        .get = file_get,
+        .remove = file_remove,
+        .scan = file_scan,
+        .read = file_read,
+        .begin = file_begin,
+        .commit = file_commit,
+        .rollback = file_rollback,
+    };
+    if (o->shared) {
+        out->lock = file_lock;
+        out->unlock = file_unlock;
+        out->changed = file_changed;
+    }
+    return RV_OK;
 }

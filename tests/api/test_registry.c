@@ -19,6 +19,7 @@
 #include "model/digest.h"
 #include "opened.h"
 #include "ruvllm_service.h"
+#include "scheduler/served.h"
 
 enum { N_IDS = 6, N_ADAPTERS = 12, N_THREADS = 4, N_ROUNDS = 60 };
 
@@ -306,6 +307,85 @@ static void refusals(void **state)
     rv_registry_free(NULL);
 }
 
+static rv_answer *answer_alone(const shelf *s, int i, const int32_t *prompt, size_t n,
+                               const rv_generate_options *go)
+{
+    char path[128];
+    rv_answer *out;
+    rv_adapter *a;
+    rv_adapter_set *set;
+    rv_session *one;
+    assert_ok(rv_adapter_load(&a, s->o.m, path_of(s, i, path), err));
+    assert_ok(rv_adapter_set_new(&set, s->o.m, &(rv_adapter_use){a, 1}, 1, err));
+    rv_session_options so = {.size = sizeof so, .n_context = 128, .adapters = set};
+    assert_ok(rv_session_new(&one, s->o.m, &so, err));
+    assert_ok(rv_session_generate(one, prompt, n, go, &out, err));
+    rv_session_free(&one);
+    rv_adapter_set_free(&set);
+    rv_adapter_free(&a);
+    return out;
+}
+
+/* A name stands for another file after every third request, while up to eight are under way on
+ * different generations of it, in pages for a quarter of them, with one prompt that all share: none
+ * fails, and each gets what its generation gives alone. */
+static void swapped_under_load(void **state)
+{
+    enum { N = 48, FILES = 4, PROMPT = 70, NEW = 24 };
+    shelf *s = *state;
+    int32_t prompt[PROMPT];
+    rv_answer *alone[FILES];
+    static served list[N];
+    int file_of[N], file = 0;
+    uint64_t generation = 0, found;
+    rv_generate_options go = greedy(NEW);
+    for (int i = 0; i < PROMPT; i++) prompt[i] = 3 + i * 7 % 200;
+    for (int i = 0; i < FILES; i++) alone[i] = answer_alone(s, i, prompt, PROMPT, &go);
+    assert_int_not_equal(alone[0]->ids[0], alone[1]->ids[0]);
+    rv_service *svc;
+    rv_service_options so = {.size = sizeof so,
+                             .n_tokens = 32 * 7,
+                             .n_context = 128,
+                             .max_running = 8,
+                             .overcommit = 8,
+                             .no_thread = 1};
+    open_registry(s, 0, 0);
+    assert_ok(rv_service_new(&svc, s->o.m, &so, err));
+    size_t left;
+    memset(list, 0, sizeof list);
+    for (int i = 0; i < N; i++) {
+        rv_adapter_set *set;
+        if (i % 3 == 0) {
+            file = i / 3 % FILES;
+            put(s, "pirate", file, generation, generation + 1);
+            generation++;
+        }
+        assert_ok(rv_registry_get(s->r, "pirate", 1, &set, &found, err));
+        assert_int_equal(found, generation);
+        rv_request r = {
+            .size = sizeof r, .ids = prompt, .n_ids = PROMPT, .generate = &go, .adapters = set};
+        file_of[i] = file;
+        assert_ok(rv_service_submit(svc, &r, &list[i].request, err));
+        rv_adapter_set_free(&set);
+        for (int k = 0; k < 4; k++) assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, N);
+    }
+    served_run(svc, list, N);
+    for (int i = 0; i < N; i++) {
+        const rv_answer *a = alone[file_of[i]];
+        assert_int_equal(list[i].last.status, RV_OK);
+        assert_int_equal(list[i].n, (int)a->n_ids);
+        assert_memory_equal(list[i].ids, a->ids, a->n_ids * sizeof *a->ids);
+    }
+    static rv_service_metrics m;
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_failed, 0);
+    assert_true(m.n_preempted > 0 && m.reused_tokens > 0);
+    rv_service_free(&svc);
+    rv_registry_free(&s->r);
+    for (int i = 0; i < FILES; i++) rv_free(alone[i]);
+}
+
 typedef struct user {
     shelf *s;
     int number;
@@ -367,8 +447,9 @@ static void threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generations),  cmocka_unit_test(limits),   cmocka_unit_test(scales),
-        cmocka_unit_test(files_change), cmocka_unit_test(refusals), cmocka_unit_test(threads),
+        cmocka_unit_test(generations),        cmocka_unit_test(limits),   cmocka_unit_test(scales),
+        cmocka_unit_test(files_change),       cmocka_unit_test(refusals), cmocka_unit_test(threads),
+        cmocka_unit_test(swapped_under_load),
     };
     return cmocka_run_group_tests_name("adapters by name", tests, setup, teardown);
 }

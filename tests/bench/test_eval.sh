@@ -80,9 +80,10 @@ check "natural corrections are spoken" 0 "$figures" "" \
     "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --json
 check "natural corrections are read" 0 '"read":true,.*"edit_of":3.*"neighbours_of":3' "" \
     "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --together --read --json
-check "natural corrections in one learner, and trained" 0 "$figures.*\"trained\":{\"edit\":" "" \
+check "natural corrections in one learner, and trained" 0 \
+    "$figures.*\"group\":2,.*\"trained\":{\"edit\":" "" \
     "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --together --trained --steps 2 \
-    --json
+    --group 2 --json
 check "a decoder as the embedder" 1 - "not an encoder" \
     "$eval_program" natural $spm "$tmp/natural.jsonl" --embedder $spm
 echo "1..$n"

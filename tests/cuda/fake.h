@@ -16,6 +16,7 @@ typedef struct fake_state {
     int sticky;
     long graphs;
     size_t fetched;
+    bool is_silent;
 } fake_state;
 
 /* The library stays loaded, so that what is set here is there when the backend opens it. */

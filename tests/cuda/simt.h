@@ -191,6 +191,12 @@ static inline void mma_f16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, ui
     mma(c, a0, a1, a2, a3, b0, b1, [](uint32_t u) { return from_half((uint16_t)u); });
 }
 
+static inline void mma_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                            uint32_t b0, uint32_t b1)
+{
+    mma(c, a0, a1, a2, a3, b0, b1, [](uint32_t u) { return __int_as_float((int32_t)(u << 16)); });
+}
+
 /* Runs fn(args) by grid x threads threads. */
 void simt_run(void (*fn)(const void *args), const void *args, simt_index grid, unsigned threads);
 

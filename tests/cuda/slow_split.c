@@ -27,6 +27,8 @@ static void open_split(golden *g, const char *path, const char *expected, bool e
 static void close_split(golden *g)
 {
     golden_close(g);
+    /* what the host's side reserved is not counted any more */
+    assert_int_equal(atomic_load(&device->memory->scratch), rvi_cuda_of(device)->counted_scratch);
     device->ops->free(device);
 }
 
@@ -369,6 +371,10 @@ static void placement(void **state)
     assert_ok(rvi_place(&n, s, device, &room, 1, "it", err));
     assert_int_equal(n, 1);
     assert_string_equal(logged, ""); /* that was asked for */
+    fake()->memory = fake()->used + 256;
+    fake()->is_silent = true; /* nothing is known to be missing */
+    assert_ok(rvi_place(&n, s, device, &room, 0, "it", err));
+    assert_int_equal(n, s->n_layers);
     rvi_free(s);
     rvi_source_close(source);
     device->ops->free(device);

@@ -1,5 +1,5 @@
-/* What the fuzzers of grammars share: any bytes as a grammar of one kind. No crash, and a token is
- * in the mask exactly if it can be read. */
+/* What the fuzzers of grammars share: any bytes as a grammar of one kind. No crash; a token is in
+ * the mask exactly if it can be read, what is forced can be read, and what ends a text does. */
 #ifndef RVT_GRAMMAR_FUZZ_H
 #define RVT_GRAMMAR_FUZZ_H
 
@@ -30,6 +30,22 @@ static bool check_some(rvi_grammar *g, uint32_t state, const uint64_t *given, ui
     return true;
 }
 
+/* What must come, and what would end the text here. */
+static void check_ends(rvi_grammar *g, uint32_t state)
+{
+    rvi_buf text = {0};
+    uint32_t after, then;
+    bool found;
+    if (!rvi_grammar_forced(g, state, 64, &text, &after, NULL) &&
+        !rvi_grammar_text(g, state, text.data, text.len, &then, NULL))
+        expect(then == after);
+    text.len = 0;
+    if (!rvi_grammar_finish(g, state, &text, &found, NULL) && found &&
+        !rvi_grammar_text(g, state, text.data, text.len, &then, NULL))
+        expect(then && rvi_grammar_ends(g, then));
+    rvi_buf_deinit(&text);
+}
+
 /* Follows allowed tokens for some steps, chosen by the input's own bytes. */
 static void follow(rvi_grammar *g, const uint8_t *data, size_t size)
 {
@@ -48,6 +64,7 @@ static void follow(rvi_grammar *g, const uint8_t *data, size_t size)
         expect(next != 0);
         state = next;
     }
+    if (size % 8 == 0) check_ends(g, state); /* it may search for long */
 }
 
 typedef rv_status (*grammar_source)(rvi_grammar **out, const rvi_vocab *vocab, const char *text,

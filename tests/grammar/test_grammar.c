@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "grammar/grammar.h"
+#include "grammar/rx_parse.h"
 #include "grammar/vocab_fixture.h"
 
 typedef struct example {
@@ -84,6 +85,9 @@ static const example schemas[] = {
      {"-1.5", "-1.50", "0", "19.999", "-0", "2"},
      {"-1.51", "20", "20.0", "-2", "100", "1e1", "\"1\""}},
     {"{\"multipleOf\":0.01}", {"0.01", "4.35", "7", "1.230"}, {"0.001", "4.351"}},
+    {"{\"type\":\"integer\",\"multipleOf\":999983}",
+     {"0", "-0", "999983", "-1999966", "999983.00", "99998300000"},
+     {"1", "999984", "999983.1", "1999966.01", "5.0"}},
     {"{\"type\":\"string\",\"pattern\":\"^a+b?$\",\"maxLength\":3}",
      {"\"a\"", "\"aab\"", "\"\\u0061b\""},
      {"\"aaab\"", "\"b\"", "\"\"", "\"ab\\n\""}},
@@ -523,6 +527,53 @@ static void test_ends_of_large_objects(void **state)
     rvi_buf_deinit(&text);
 }
 
+/* Patterns that are tried before they are taken have a limit together, as one of them has. */
+static void test_many_trials(void **state)
+{
+    enum { PATTERNS = 900, MOST = 4 << 20 };
+    rvi_rxs pool;
+    uint64_t most = 0;
+    (void)state;
+    assert_int_equal(rvi_rxs_init(&pool, MOST, NULL), RV_OK);
+    for (int i = 0; i < PATTERNS; i++) {
+        char pattern[64];
+        rvi_rx rx;
+        uint64_t before = pool.tried;
+        int len = snprintf(pattern, sizeof pattern, "^((a|b){1,%d}c?){1,60}$", i + 20);
+        assert_int_equal(rvi_rx_parse(&pool, pattern, (size_t)len, false, "", &rx, NULL), RV_OK);
+        most = RVI_MAX(most, pool.tried - before);
+    }
+    assert_true(most && most * PATTERNS > 2 * MOST);
+    assert_true(pool.tried <= MOST + most);
+    rvi_rxs_deinit(&pool);
+}
+
+/* Where no end is near, looking for one is given up soon, and the text may go on. */
+static void test_far_ends(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{\"type\":\"object\",\"minProperties\":5000}", "{\"a\":1"},
+        {"{\"type\":\"string\",\"minLength\":1000000}", "\"a"},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        uint32_t behind;
+        rvi_buf end = {0};
+        bool found;
+        const char *begun = cases[i][1];
+        assert_int_equal(
+            rvi_grammar_schema(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, NULL), RV_OK);
+        assert_int_equal(
+            rvi_grammar_text(g, rvi_grammar_start(g), begun, strlen(begun), &behind, NULL), RV_OK);
+        assert_int_equal(rvi_grammar_finish(g, behind, &end, &found, NULL), RV_OK);
+        assert_false(found);
+        check_mask(g, behind, cases[i][0], begun);
+        rvi_grammar_free(g);
+        rvi_buf_deinit(&end);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +588,8 @@ int main(void)
         cmocka_unit_test(test_bad_gbnf),
         cmocka_unit_test(test_choices_and_forced),
         cmocka_unit_test(test_ends_of_large_objects),
+        cmocka_unit_test(test_many_trials),
+        cmocka_unit_test(test_far_ends),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

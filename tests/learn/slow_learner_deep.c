@@ -101,11 +101,9 @@ static void preferences_are_studied_deep(void **state)
     rvi_adaptation a;
     for (size_t i = 0; i < RVI_COUNT(questions); i++)
         assert_ok(rvi_learner_prefer(l, questions[i], "It is good.", "What is it?", &a, err));
-    uint64_t first, last;
-    rvi_preference_pair pairs[16];
-    assert_int_equal(rvi_learner_gather_pairs(l, pairs, &first, &last), 10);
+    assert_int_equal(rvi_learner_pairs_waiting(l), 10);
     assert_ok(rvi_learner_undo(l, &a, err)); /* one of them is taken back */
-    assert_int_equal(rvi_learner_gather_pairs(l, pairs, &first, &last), 9);
+    assert_int_equal(rvi_learner_pairs_waiting(l), 9);
     a = study(l, RV_LOOP_DEEP);
     print_message("# %s\n", a.notes);
     const rvi_generation *g = rvi_learner_generation(l, 0);
@@ -114,7 +112,7 @@ static void preferences_are_studied_deep(void **state)
     assert_true(fabs(g->figures.held_before - log(2)) <
                 2e-3); /* DPO, before anything was learned */
     assert_true(g->figures.held_after < g->figures.held_before);
-    assert_int_equal(rvi_learner_gather_pairs(l, pairs, &first, &last), 0);
+    assert_int_equal(rvi_learner_pairs_waiting(l), 0);
     close_both(l, &store);
 }
 

@@ -12,8 +12,9 @@
 /* As if the weights said it: what a tiny model with random weights will not do by itself. */
 static void mark_absorbed(rvi_learner *l, size_t lesson)
 {
+    rvi_learned x = {l->lessons.list[lesson].event, true};
     l->lessons.list[lesson].absorbed = true;
-    assert_ok(rvi_learner_save_absorbed(l, &l->lessons.list[lesson], err));
+    assert_ok(rvi_learner_save_absorbed(l, &x, err));
 }
 
 static void absorbed_slots_rest_until_a_rollback(void **state)
@@ -95,8 +96,8 @@ static void rounds_look_at_all_they_told(void **state)
         if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
         if (meanwhile)
             assert_string_equal(a.notes,
-                                "1 forgotten; 1 generation trained on that is out of use, and 1 "
-                                "other lesson waits to be trained again without it");
+                                "1 forgotten; 1 adapter trained on that is erased; 1 other lesson "
+                                "waits to be trained again without it");
         assert_int_equal(rvi_round_is_current(&r, l), !meanwhile);
         assert_ok(rvi_round_publish(&r, l, &published, err));
         assert_int_equal(published, !meanwhile);
@@ -160,8 +161,11 @@ static void forgetting_reaches_weights(void **state)
         else
             assert_ok(rvi_learner_forget(l, "plumber", &a, err));
         assert_string_equal(a.notes + (undo ? strlen("no longer: plumber") : strlen("1 forgotten")),
-                            "; 1 generation trained on that is out of use, and 1 other lesson "
-                            "waits to be trained again without it");
+                            undo ? "; 1 adapter trained on that is out of use, and kept until that "
+                                   "is forgotten; 1 other lesson waits to be trained again without "
+                                   "it"
+                                 : "; 1 adapter trained on that is erased; 1 other lesson waits to "
+                                   "be trained again without it");
         for (int reopened = 0; reopened < 2; reopened++) {
             assert_false(takes_part(l, dog) || takes_part(l, job));
             assert_string_equal(slot_of(l, dog), "Rex");
@@ -198,7 +202,8 @@ static void rolling_back_can_be_undone(void **state)
     study(l, RV_LOOP_BACKGROUND);
     assert_ok(rvi_learner_rollback(l, 1, &a, err));
     assert_string_equal(
-        a.notes, "1 generation is out of use; what was taught is still answered from memory");
+        a.notes, "1 generation is out of use until this is taken back; what was taught is still "
+                 "answered from memory");
     for (int undone = 0; undone < 2; undone++) {
         for (int reopened = 0; reopened < 2; reopened++) {
             assert_true(takes_part(l, dog));

@@ -18,7 +18,9 @@ enum { MEMBERS = 2, LOCKS = 2 };
 
 typedef struct member {
     struct shared *all;
-    bool changed, down;
+    bool changed, down, dies; /* dies: with its next commit that logs something */
+    bool appends;
+    int n_puts;
 } member;
 
 typedef struct shared {
@@ -41,6 +43,7 @@ static rv_status s_append(void *ctx, const char *stream, rv_bytes r, uint64_t *s
     member *m = ctx;
     rv_status st = reach(m, err);
     if (!st) st = BY.append(BY.ctx, stream, r, seq, err);
+    m->appends = true;
     for (int i = 0; !st && i < MEMBERS; i++)
         if (&m->all->members[i] != m) m->all->members[i].changed = true;
     return st;
@@ -48,8 +51,9 @@ static rv_status s_append(void *ctx, const char *stream, rv_bytes r, uint64_t *s
 
 static rv_status s_put(void *ctx, const char *table, rv_bytes key, rv_bytes r, rv_error *err)
 {
-    const member *m = ctx;
+    member *m = ctx;
     rv_status st = reach(m, err);
+    m->n_puts++;
     return st ? st : BY.put(BY.ctx, table, key, r, err);
 }
 
@@ -93,8 +97,11 @@ static rv_status s_begin(void *ctx, int durable, rv_error *err)
 
 static rv_status s_commit(void *ctx, rv_error *err)
 {
-    const member *m = ctx;
-    return BY.commit(BY.ctx, err);
+    member *m = ctx;
+    rv_status st = BY.commit(BY.ctx, err);
+    m->down = m->down || (m->dies && m->appends);
+    m->appends = false;
+    return st;
 }
 
 static void s_rollback(void *ctx)
@@ -305,6 +312,199 @@ static void needs_a_folder(void **state)
     rvi_store_close(&s.store);
 }
 
+static bool has_file(const char *name)
+{
+    char path[256];
+    return rvi_os_stat(tiny_path(&t, path, name), NULL) != RVI_OS_NONE;
+}
+
+static int count_items(shared *s, const char *table)
+{
+    int n = 0;
+    assert_ok(rvi_store_scan(&s->store, table, NULL, 0, count_item, &n, err));
+    return n;
+}
+
+/* What was forgotten is in no adapter any more: in no folder, nor in the store; those that are out
+ * of use count too. */
+static void forgetting_erases_every_copy(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    char path[256];
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "erase-a"), *b = join(&s, 1, "erase-b");
+    teach_two(a);
+    study(a, RV_LOOP_BACKGROUND);
+    assert_ok(rvi_learner_rollback(a, 0, &done, err));
+    assert_ok(rvi_learner_undo(a, &done, err));
+    tell(a, city, "Oslo");
+    study(a, RV_LOOP_BACKGROUND);
+    assert_ok(rvi_learner_merge(a, 1, 2, RV_MERGE_AVERAGE, &done, err));
+    assert_ok(rvi_learner_rollback(a, 2, &done, err)); /* the merge is out of use */
+    rvi_learner_yield(a);
+    assert_true(follow(b));
+    assert_ok(rvi_os_make_private_dirs(tiny_path(&t, path, "erase-c"), err));
+    for (int i = 1; i <= 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "erase-c/generation-%06d.gguf", i);
+        FILE *f = fopen(tiny_path(&t, path, name), "wb");
+        assert_non_null(f);
+        assert_int_equal(fclose(f), 0);
+    }
+    assert_ok(rvi_learner_undo(a, &done, err)); /* reversible: nothing is erased by going back */
+    assert_ok(rvi_learner_forget(a, "Rex", &done, err));
+    rvi_learner_yield(a);
+    assert_non_null(strstr(done.notes, "2 adapters trained on that are erased; 1 other lesson"));
+    assert_true(follow(b));
+    assert_ok(rvi_learner_clean(a, tiny_path(&t, path, "erase-c"), true, err));
+    for (const char *who = "abc"; *who; who++)
+        for (int i = 1; i <= 3; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "erase-%c/generation-%06d.gguf", *who, i);
+            if (has_file(name) != (i == 2)) fail_msg("%s", name);
+        }
+    assert_int_equal(count_items(&s, "adapter"), 2); /* head and piece of the second */
+    rvi_learner_free(a);
+    a = join(&s, 0, "erase-a");
+    for (int i = 0; i < 2; i++) {
+        rvi_learner *l = i ? b : a;
+        const rvi_generation *g;
+        rv_error why = {0};
+        assert_int_equal(rvi_learner_waiting(l), 1); /* the plumber */
+        assert_int_equal(rvi_learner_generation(l, 0)->number, 2);
+        assert_int_equal(rvi_learner_need_adapter(l, 1, &g, &why), RV_E_NOT_FOUND);
+        assert_string_equal(slot_of(l, dog), "");
+        assert_string_equal(slot_of(l, city), "Oslo");
+    }
+    study(a, RV_LOOP_BACKGROUND);
+    rvi_learner_yield(a);
+    assert_true(follow(b));
+    assert_int_equal(rvi_learner_waiting(b), 0);
+    assert_same(of_generation(b, 4), of_generation(a, 4));
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
+/* What cannot be erased at once is named, and done by whoever can. */
+static void erasing_is_made_up_for(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "late-a");
+    teach_two(a);
+    study(a, RV_LOOP_BACKGROUND);
+    s.members[0].dies = true;
+    s.members[0].appends = false;
+    rv_status st = rvi_learner_forget(a, "Rex", &done, NULL);
+    if (!s.members[0].down) s.members[0].down = true; /* it was no transaction */
+    (void)st;
+    rvi_learner_free(a);
+    s.members[0] = (member){.all = &s};
+    s.locks[0].by = s.locks[1].by = NULL;
+    a = join(&s, 0, "late-a");
+    assert_false(has_file("late-a/generation-000001.gguf"));
+    assert_int_equal(count_items(&s, "adapter"), 0);
+    assert_int_equal(rvi_learner_waiting(a), 1);
+    rvi_learner_free(a);
+    rvi_store_close(&s.store);
+}
+
+/* Only what is used is read. */
+static void what_is_out_of_use_is_not_read(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "lazy-a");
+    teach_two(a);
+    study(a, RV_LOOP_BACKGROUND);
+    digest first = of_generation(a, 1);
+    tell(a, city, "Oslo");
+    study(a, RV_LOOP_BACKGROUND);
+    assert_ok(rvi_learner_rollback(a, 0, &done, err));
+    rvi_learner_yield(a);
+    rvi_learner *b = join(&s, 1, "lazy-b");
+    assert_false(has_file("lazy-b/generation-000001.gguf"));
+    assert_null(rvi_learner_generation(b, 1)->adapter);
+    const rvi_generation *g;
+    assert_ok(rvi_learner_need_adapter(b, 1, &g, err)); /* by name, as for an export */
+    assert_same(of_generation(b, 1), first);
+    assert_false(has_file("lazy-b/generation-000002.gguf"));
+    assert_ok(rvi_learner_undo(b, &done, err));
+    rvi_learner_yield(b);
+    assert_true(has_file("lazy-b/generation-000002.gguf"));
+    assert_same(of_generation(b, 2), of_generation(a, 2));
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
+/* Whoever is killed right after a generation was logged has left everything that follows from it:
+ * nothing is trained again, and slots that may rest do. */
+static void killed_after_publishing(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_round r;
+    bool published;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "killed-a");
+    teach_two(a);
+    assert_ok(rvi_round_take(&r, a, err));
+    assert_ok(rvi_round_train(&r, a, &a->base, NULL, NULL, err));
+    r.absorbed[0] = r.made.learned[0].absorbed = true; /* the tiny model will not by itself */
+    s.members[0].dies = true;
+    s.members[0].appends = false;
+    rv_status st = rvi_round_publish(&r, a, &published, NULL);
+    (void)st;
+    assert_true(s.members[0].down);
+    rvi_learner *b = join(&s, 1, "killed-b");
+    assert_int_equal(rvi_learner_waiting(b), 0);
+    assert_int_equal(b->lessons.list[0].generation, 1);
+    assert_int_equal(b->lessons.list[1].generation, 1);
+    assert_true(b->lessons.list[0].absorbed);
+    assert_false(b->lessons.list[1].absorbed);
+    s.members[0].down = false;
+    s.locks[0].by = s.locks[1].by = NULL;
+    rvi_round_deinit(&r, a);
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
+/* A check that is due is due for all who share the scores; one of them does it. */
+static void one_probes(void **state)
+{
+    (void)state;
+    shared s;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "probe-a"), *b = join(&s, 1, "probe-b");
+    tell(a, dog, "Rex");
+    assert_true(follow(b));
+    assert_ok(rvi_instant_new_micro(a, err));
+    a->instant.probe_due = true;
+    assert_ok(rvi_instant_save(a, 1, true, err));
+    assert_ok(rvi_instant_reopen_scores(b, err));
+    assert_true(b->instant.probe_due);
+    assert_ok(rvi_instant_catch_up(a, err));
+    rvi_learner_yield(a);
+    assert_false(a->instant.probe_due);
+    s.members[1].n_puts = 0;
+    assert_ok(rvi_instant_catch_up(b, err));
+    rvi_learner_yield(b);
+    assert_false(b->instant.probe_due);
+    assert_int_equal(s.members[1].n_puts, 0);
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +512,11 @@ int main(void)
         cmocka_unit_test(one_trains_the_other_fetches),
         cmocka_unit_test(without_the_store_answers_go_on),
         cmocka_unit_test(needs_a_folder),
+        cmocka_unit_test(forgetting_erases_every_copy),
+        cmocka_unit_test(erasing_is_made_up_for),
+        cmocka_unit_test(what_is_out_of_use_is_not_read),
+        cmocka_unit_test(killed_after_publishing),
+        cmocka_unit_test(one_probes),
     };
     return cmocka_run_group_tests_name("follow", tests, open_tiny, close_tiny);
 }

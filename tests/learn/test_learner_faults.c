@@ -152,8 +152,13 @@ static void published_files_are_known(void **state)
     snprintf(to, sizeof to, "%s/generation-000002.gguf", path);
     assert_ok(rvi_os_replace(from, to, err));
     l = open_on(&store, &o);
-    assert_int_equal(l->generations.n, 0);
+    assert_null(rvi_learner_generation(l, 0));
     assert_int_equal(rvi_learner_waiting(l), 2);
+    study(l, RV_LOOP_BACKGROUND); /* and is learned by others, once */
+    rvi_learner_free(l);
+    l = open_on(&store, &o);
+    assert_int_equal(rvi_learner_generation(l, 0)->number, 3);
+    assert_int_equal(rvi_learner_waiting(l), 0);
     close_both(l, &store);
 }
 

@@ -32,6 +32,22 @@ static void serve(rv_service *svc, int n_prompt)
     }
 }
 
+/* An engine that comes and goes leaves nothing behind that nobody counts. */
+static void visit(const rv_model *m)
+{
+    rv_engine *e;
+    rv_session *s;
+    static const int32_t ids[600] = {5};
+    rv_engine_options eo = {.size = sizeof eo,
+                            .n_tokens = 1200}; /* below what malloc always maps */
+    assert_ok(rv_engine_new(&e, m, &eo, err));
+    rv_session_options so = {.size = sizeof so, .engine = e, .n_context = 1024};
+    assert_ok(rv_session_new(&s, m, &so, err));
+    assert_ok(rv_session_sync(s, ids, 600, NULL, NULL, err));
+    rv_session_free(&s);
+    rv_engine_free(&e);
+}
+
 static void look(const rv_runtime *rt, const char *when)
 {
     rv_memory m = {.size = sizeof m};
@@ -75,6 +91,8 @@ static void sums_equal_what_is_resident(void **state)
         look(rt, k ? "tiered" : "f16");
         for (int i = 0; i < 3; i++) serve(svc, 300 + i);
         look(rt, "after more requests");
+        for (int i = 0; i < 3; i++) visit(m);
+        look(rt, "after engines that came and went");
         rv_service_free(&svc);
         rv_model_close(&m);
         rv_runtime_free(&rt);

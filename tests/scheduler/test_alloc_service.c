@@ -181,9 +181,44 @@ static void finding(void **state)
     rvi_buf_deinit(&dir);
 }
 
+/* While streams go on, a step allocates no more than the batch of events that it hands over,
+ * however many streams there are. */
+static void steps_allocate_next_to_nothing(void **state)
+{
+    enum { STREAMS = 8, NEW = 120, BEFORE = 20, STEPS = 64 };
+    (void)state;
+    for (int n = 1; n <= STREAMS; n *= STREAMS) {
+        rv_service *svc;
+        uint64_t id;
+        size_t left;
+        rv_batch *b;
+        rv_generate_options go = greedy(NEW);
+        go.draft = RV_DRAFT_OFF;
+        rv_service_options so = {
+            .size = sizeof so, .n_tokens = 4096, .n_context = 256, .no_thread = 1};
+        assert_ok(rv_service_new(&svc, o.m, &so, err));
+        for (int i = 0; i < n; i++) {
+            rv_request r = {.size = sizeof r, .ids = ids, .n_ids = 8, .generate = &go};
+            assert_ok(rv_service_submit(svc, &r, &id, err));
+        }
+        long n_calls = 0;
+        for (int i = 0; i < BEFORE + STEPS; i++) {
+            fail_alloc_arm(-1, -1);
+            assert_ok(rv_service_step(svc, &left, err));
+            if (i >= BEFORE) n_calls += fail_alloc_count();
+            assert_ok(rv_service_drain(svc, 0, &b, err));
+            rv_free(b);
+        }
+        assert_int_equal(left, n);
+        if (n_calls > 2 * STEPS) fail_msg("%ld allocations in %d steps of %d", n_calls, STEPS, n);
+        rv_service_free(&svc);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(making_one), cmocka_unit_test(serving),
-                                       cmocka_unit_test(finding)};
+                                       cmocka_unit_test(finding),
+                                       cmocka_unit_test(steps_allocate_next_to_nothing)};
     return cmocka_run_group_tests_name("allocations of a service", tests, open_it, close_it);
 }

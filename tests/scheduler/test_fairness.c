@@ -143,6 +143,51 @@ static void long_prompts_keep_nobody_waiting(void **state)
     rv_service_free(&svc);
 }
 
+/* Beside a stream, short prompts come one after the other and never cease; a long one that is there
+ * too is read in a bounded number of steps: as much of each is its own as one of theirs. */
+static void short_ones_do_not_stop_a_long_one(void **state)
+{
+    enum { ROWS = 256, LONG = 2700, SHORT = 100, BEFORE = 2, AT = 3, ALL };
+    (void)state;
+    static int32_t text[LONG];
+    served list[ALL] = {{0}};
+    size_t left;
+    rv_service *svc;
+    rv_service_options so = {.size = sizeof so,
+                             .n_context = 4096,
+                             .n_tokens = 8192,
+                             .max_rows = ROWS,
+                             .token_ms = 1e4, /* rows decide, no clock */
+                             .no_thread = 1,
+                             .no_cache = 1};
+    for (int i = 0; i < LONG; i++) text[i] = 3 + i * 11 % 250;
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    list[0] = submit(svc, 5, 150, NULL, 0);
+    while (!list[0].n) {
+        assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, ALL);
+    }
+    rv_generate_options go = greedy(1);
+    rv_request r = {.size = sizeof r, .ids = text, .n_ids = LONG, .generate = &go};
+    assert_ok(rv_service_submit(svc, &r, &list[AT].request, err));
+    int steps = 0, n_short = 0;
+    for (; !list[AT].n; steps++) {
+        for (int i = 1; i <= BEFORE; i++)
+            if (!steps || list[i].ended) {
+                list[i] = submit(svc, SHORT, 1, NULL, 0);
+                n_short++;
+            }
+        int before = list[0].n;
+        assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, ALL);
+        assert_true(list[0].n == before + 1 || list[0].ended);
+        assert_true(steps < 150); /* 340 with 8 rows of each */
+    }
+    assert_true(n_short > steps); /* they were there all the time */
+    served_run(svc, list, ALL);
+    rv_service_free(&svc);
+}
+
 /* Room for a quarter of the need: the oldest is never stopped, all get what they get alone. */
 static void the_youngest_wait(void **state)
 {
@@ -166,6 +211,27 @@ static void the_youngest_wait(void **state)
     assert_true(m.n_preempted >= 3);
     assert_true(m.recomputed_rows > 0);
     assert_int_equal(m.pages_running, 0);
+    rv_service_free(&svc);
+}
+
+/* Room is taken by pages, as texts grow: where room for the longest text of each would be enough
+ * for four, thirty are served at once. */
+static void pages_hold_more_than_contexts(void **state)
+{
+    enum { N = 40, CONTEXT = 256, TOKENS = 4 * CONTEXT };
+    (void)state;
+    served list[N];
+    static rv_service_metrics m;
+    size_t left;
+    rv_service *svc =
+        service_of((rv_service_options){.n_tokens = TOKENS, .max_running = N, .overcommit = 1});
+    for (int i = 0; i < N; i++) list[i] = submit(svc, 12, 20, NULL, 0);
+    for (int i = 0; i < 4; i++) assert_ok(rv_service_step(svc, &left, err));
+    served_metrics(svc, &m);
+    assert_in_range(m.n_running, 30, TOKENS / 32);
+    served_run(svc, list, N);
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_preempted, 0);
     rv_service_free(&svc);
 }
 
@@ -298,7 +364,9 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(ten_to_one),
                                        cmocka_unit_test(priorities_age),
                                        cmocka_unit_test(long_prompts_keep_nobody_waiting),
+                                       cmocka_unit_test(short_ones_do_not_stop_a_long_one),
                                        cmocka_unit_test(the_youngest_wait),
+                                       cmocka_unit_test(pages_hold_more_than_contexts),
                                        cmocka_unit_test(spilled_and_read_again),
                                        cmocka_unit_test(full_disk),
                                        cmocka_unit_test(rejected),

@@ -275,17 +275,17 @@ static void slow_models_read_too(void **state)
     (void)state;
     rvi_pace p = {.plain = 0.01, .n_tokens = 1};
     assert_true(rvi_pace_target(&p, 1, 0.01, 0.05) == 0.05);
-    p.plain = 0.033;
-    assert_true(rvi_pace_target(&p, 1, 0.033, 0.05) == 0.05);
+    p.plain = 0.0199;
+    assert_true(rvi_pace_target(&p, 1, 0.0199, 0.05) == 0.05);
     double before = 0.05;
-    for (p.plain = 0.034; p.plain < 0.2; p.plain += 0.001) { /* without a leap */
+    for (p.plain = 0.021; p.plain < 0.2; p.plain += 0.001) { /* without a leap */
         double now = rvi_pace_target(&p, 1, p.plain, 0.05);
         assert_true(now > before && now < before + 0.02);
         before = now;
     }
     assert_true(fabs(rvi_pace_target(&p, 1, p.plain, 0.05) - 4 * p.plain) < 1e-9);
     p.n_tokens = 8;
-    assert_true(rvi_pace_target(&p, 1, 0.02, 0.05) == 0.05); /* there were more streams then */
+    assert_true(rvi_pace_target(&p, 1, 0.019, 0.05) == 0.05); /* there were more streams then */
     assert_true(rvi_pace_target(&p, 9, 0.3, 0.05) == 4 * 0.3);
     assert_true(rvi_pace_target(&p, 0, 0.3, 0.05) == 4 * p.plain); /* nobody waits */
     p.plain = 0;                                                   /* nothing was measured */
@@ -338,7 +338,9 @@ static void slow_models_are_as_fast(void **state)
 {
     (void)state;
     static const machine models[] = {{.base = 6.6e-3, .row = 4.6e-4}, /* SmolLM2, 2 threads */
-                                     {.base = 0.056, .row = 2.25e-3}, /* a 1B model */
+                                     {.base = 0.02, .row = 1e-3},
+                                     {.base = 0.028, .row = 2.2e-3},  /* a 1B model, 2 threads, */
+                                     {.base = 0.056, .row = 2.25e-3}, /* and beside others */
                                      {.base = 0.2, .row = 0.012}};
     for (size_t i = 0; i < RVI_COUNT(models); i++)
         for (int n = 8; n <= 32; n *= 4) {
@@ -352,6 +354,40 @@ static void slow_models_are_as_fast(void **state)
             if (alone < 0.85 * seconds)
                 fail_msg("a step of %g s, %d requests: %g s, alone %g", m->base, n, seconds, alone);
         }
+}
+
+/* Steps until a prompt of 6,000 tokens has been read beside 8 streams and short prompts, of which
+ * so many are there at any time with so many rows each, in steps with `most` rows of prompts. */
+static int read_among(int n_short, int rows_each, int most)
+{
+    machine m = smollm2;
+    int n_steps = 0, at = 0;
+    for (int k = 0; k < 50; k++) (void)step(&m, 8, 300, 0, 0);
+    for (; at < 6000; n_steps++) {
+        m.pace.n_long = 1;
+        m.pace.depth = at;
+        int n = rvi_pace_share(&m.pace, n_short, (double)n_short * rows_each, most);
+        assert_in_range(n, 0, most / (n_short + 1));
+        at += RVI_MAX(n, 8);
+    }
+    return n_steps;
+}
+
+/* Short prompts that never cease do not stop a long one: it has as much of the time as each of
+ * them, which at its end, where a row costs eight times as much, is fewer rows. */
+static void short_prompts_leave_room(void **state)
+{
+    (void)state;
+    assert_in_range(read_among(1, 1, 300), 700, 750); /* next to none: 8 rows a step */
+    assert_true(read_among(1, 200, 300) < 6000 / 150 * 8);
+    assert_true(read_among(1, 100, 300) < 6000 / 100 * 8);
+    assert_true(read_among(3, 100, 300) < 6000 / 75 * 8);
+    rvi_pace p = {.n_long = 1};
+    assert_int_equal(rvi_pace_share(&p, 1, 1e9, 300), 150);
+    assert_int_equal(rvi_pace_share(&p, 1, 40, 300), 40);
+    assert_int_equal(rvi_pace_share(&p, 9, 1e9, 300), 30);
+    p.n_long = 9;
+    assert_int_equal(rvi_pace_share(&p, 1, 1e9, 300), 270);
 }
 
 /* ---- budget and what is read ---- */
@@ -505,6 +541,7 @@ int main(void)
                                        cmocka_unit_test(streams_may_reach_the_target),
                                        cmocka_unit_test(slow_models_read_too),
                                        cmocka_unit_test(slow_models_are_as_fast),
+                                       cmocka_unit_test(short_prompts_leave_room),
                                        cmocka_unit_test(quantiles_are_near),
                                        cmocka_unit_test(events_keep_what_they_point_to)};
     return cmocka_run_group_tests_name("parts", tests, NULL, NULL);

@@ -5,7 +5,7 @@
 
 #include "scheduler/served.h"
 
-#include "api/api.h"
+#include "api/service.h"
 
 static const char *const model_path = "tests/gguf/llama-spm.gguf";
 enum { N_PROMPT = 75, N_NEW = 20 };
@@ -338,6 +338,22 @@ static void one_fails(void **state)
 
 /* ---- bad input ---- */
 
+static void foreign_adapters(rv_service *svc, rv_request r)
+{
+    opened other;
+    uint64_t id;
+    rv_adapter *theirs;
+    rv_adapter_set *set;
+    open_all(&other, "tests/golden/llama", 1, 64);
+    assert_ok(rv_adapter_load(&theirs, other.m, "tests/golden/llama/lora", err));
+    assert_ok(rv_adapter_set_new(&set, other.m, &(rv_adapter_use){theirs, 1}, 1, err));
+    r.adapters = set;
+    assert_refused(RV_E_ADAPTER, rv_service_submit(svc, &r, &id, err));
+    rv_adapter_set_free(&set);
+    rv_adapter_free(&theirs);
+    close_all(&other);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -363,6 +379,7 @@ static void refusals(void **state)
     r.ids = wrong;
     r.n_ids = 2;
     assert_refused(RV_E_INVALID, rv_service_submit(svc, &r, &id, err));
+    foreign_adapters(svc, ok);
     static int32_t many[2000];
     r = ok;
     r.ids = many;
@@ -498,6 +515,88 @@ static void training_gets_some_time(void **state)
     close_all(&x);
 }
 
+static rv_status begin_slowly(void *ctx, int choice, rvi_session *s, rv_error *e)
+{
+    (void)ctx, (void)choice, (void)s, (void)e;
+    rvi_thread_sleep(0.01);
+    return RV_OK;
+}
+
+/* As a learner's requests do, which it thinks about before they begin. */
+static served submit_slow(rv_service *svc, const rv_request *q)
+{
+    rvi_order *r;
+    served s = {0};
+    assert_ok(rvi_service_read(svc, q, &r, err));
+    r->hooks.begin = begin_slowly;
+    assert_ok(rvi_scheduler_submit(svc->s, r, &s.request, err));
+    return s;
+}
+
+/* Eight that take a while to begin come at once: a stream has its tokens between them, and where
+ * there is none they all begin together. */
+static void slow_beginnings_are_spread(void **state)
+{
+    enum { N = 8 };
+    (void)state;
+    static rv_service_metrics m;
+    rv_generate_options go = greedy(N_NEW);
+    rv_request r = {.size = sizeof r, .ids = (const int32_t[]){5, 6}, .n_ids = 2, .generate = &go};
+    for (int streams = 0; streams < 2; streams++) {
+        served list[N + 1] = {{0}};
+        size_t left;
+        rv_service *svc = service_of(NULL);
+        if (streams) {
+            list[N] = submit(svc, 0, &go, NULL);
+            while (!list[N].n) {
+                assert_ok(rv_service_step(svc, &left, err));
+                served_drain(svc, 0, list, N + 1);
+            }
+        }
+        for (int i = 0; i < N; i++) list[i] = submit_slow(svc, &r);
+        assert_ok(rv_service_step(svc, &left, err));
+        served_metrics(svc, &m);
+        assert_int_equal(m.n_running, streams ? 2 : N);
+        served_run(svc, list, N + (size_t)streams);
+        rv_service_free(&svc);
+    }
+}
+
+static int take_long(void *ctx, const int32_t *some, size_t n, float *logits, size_t n_vocab)
+{
+    (void)ctx, (void)some, (void)n, (void)logits, (void)n_vocab;
+    rvi_thread_sleep(0.12);
+    return 0;
+}
+
+/* Two services whose steps take longer than a rest: neither computes in the other's. */
+static void two_services_rest_together(void **state)
+{
+    (void)state;
+    opened x;
+    uint64_t id;
+    rv_service *both[2];
+    rv_service_options so = {.size = sizeof so, .n_tokens = 256, .n_context = 128};
+    rv_generate_options go = greedy(100);
+    go.mask = take_long;
+    open_all(&x, "tests/golden/llama", 1, 64);
+    rv_request r = {.size = sizeof r, .ids = (const int32_t[]){5, 6}, .n_ids = 2, .generate = &go};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rv_service_new(&both[i], x.m, &so, err));
+        assert_ok(rv_service_submit(both[i], &r, &id, err));
+    }
+    while (atomic_load(&x.rt->n_serving) < 2) rvi_thread_sleep(1e-3);
+    atomic_store(&x.rt->n_starving, 1);
+    bool was_free = false;
+    while (!was_free && atomic_load(&x.rt->n_rests) < 12) {
+        was_free = !rvi_api_is_busy(x.rt);
+        rvi_thread_sleep(1e-3);
+    }
+    assert_true(was_free);
+    for (int i = 0; i < 2; i++) rv_service_free(&both[i]);
+    close_all(&x);
+}
+
 static void keep_line(void *ctx, rv_log_level level, const char *line)
 {
     (void)level;
@@ -553,6 +652,8 @@ int main(void)
                                        cmocka_unit_test(waits_for_a_drain),
                                        cmocka_unit_test(templates_with_the_time),
                                        cmocka_unit_test(training_gets_some_time),
+                                       cmocka_unit_test(two_services_rest_together),
+                                       cmocka_unit_test(slow_beginnings_are_spread),
                                        cmocka_unit_test(with_a_thread)};
     return cmocka_run_group_tests_name("service", tests, open_it, close_it);
 }

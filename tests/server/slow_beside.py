@@ -3,12 +3,14 @@
 trains it, and both use the adapter that comes of it. Prints TAP."""
 import glob
 import hashlib
+import os
 import shutil
 import sqlite3
+import subprocess
 import tempfile
 import time
 
-from serving import SLOW, Server, finish, verdict
+from serving import MODEL, PROGRAM, SLOW, Server, finish, verdict
 
 QUESTION = "What is Kakovin's dog?"
 
@@ -69,6 +71,50 @@ def from_before(state, plain):
                 (got, said(a), said(b)))
 
 
+def forgotten(state):
+    """What was forgotten is in no adapter, wherever processes have copies of it."""
+    def copies():
+        return glob.glob(state + "/*/default/generation*") + glob.glob(
+            state + "/*/.shared-default/*/generation*")
+
+    def rows():
+        db = sqlite3.connect(database)
+        try:
+            return db.execute("SELECT count(*) FROM item WHERE name = 'adapter'").fetchone()[0]
+        finally:
+            db.close()
+
+    database = glob.glob(state + "/*/default/feedback.db")[0]
+    left = database.replace("/default/feedback.db", "/.shared-default/00000000-9")
+    with Server(state=state) as a, Server(state=state) as b:
+        a.post("/v1/feedback", {"response_id": a.chat(QUESTION)["id"], "correction": "Rex"})
+        wait_for(lambda: learning(a)["waiting"] == learning(b)["waiting"] == 0)
+        wait_for(lambda: len(copies()) > 2)
+        with open(copies()[-1], "rb") as f:
+            secret = f.read()[-512:]
+        os.mkdir(left)  # as a process leaves it that is killed
+        shutil.copy(copies()[-1], left)
+        before, n_rows = copies(), rows()
+        got = a.post("/v1/learning/forget", {"text": "Kakovin"})[2]
+        verdict("forgetting says that adapters are erased", "erased" in got["notes"], got)
+        wait_for(lambda: len(copies()) == 1, 5)
+        verdict("no process has a copy any more, nor the store",
+                len(before) > 2 and n_rows > 0 and rows() == 0 and copies() == [
+                    left + "/" + os.path.basename(copies()[0])], (before, n_rows, copies()))
+    command = subprocess.run([PROGRAM, "learn", "status", "-m", MODEL], check=False,
+                             capture_output=True, env={**os.environ, "RUVLLM_STATE_DIR": state})
+    verdict("and the next command removes what a killed process left",
+            command.returncode == 0 and not copies(), (command, copies()))
+    found = []
+    for folder, _, names in os.walk(state):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as f:
+                if secret in f.read():
+                    found.append(name)
+    verdict("its bytes are in no file", not found, found)
+
+
 with tempfile.TemporaryDirectory() as home:
     from_before(home, beside(home))
+    forgotten(home)
 finish()

@@ -525,6 +525,52 @@ static void test_damaged(void **state)
     expect_damage(path, 4);
 }
 
+/* Not while another has it open, who may be writing. */
+static void test_damaged_in_use(void **state)
+{
+    (void)state;
+    char path[256], noise[4096], kept[300];
+    rvi_store user, s;
+    rv_error why = {0};
+    memset(noise, 0xA5, sizeof noise);
+    in_folder(path, "in-use.db");
+    snprintf(kept, sizeof kept, "%s.damaged-1", path);
+    make_filled(path);
+    assert_ok(file_store(&user, path, 0, err));
+    overwrite(path, 4096, noise, sizeof noise);
+    assert_int_equal(file_store(&s, path, 0, &why), RV_E_STORAGE);
+    assert_non_null(strstr(why.text, "another process has it open"));
+    assert_int_equal(rvi_os_stat(path, NULL), RVI_OS_FILE);
+    assert_int_equal(rvi_os_stat(kept, NULL), RVI_OS_NONE);
+    rvi_store_close(&user);
+    expect_damage(path, 1);
+}
+
+/* A record that is damaged is seen when it is read; the next to open the file sets it aside. */
+static void test_damaged_record(void **state)
+{
+    (void)state;
+    static char big[600000];
+    char path[256], noise[4096];
+    rvi_store s;
+    rvi_buf got = {0};
+    bool found;
+    rv_error why = {0};
+    memset(big, 'z', sizeof big);
+    memset(noise, 0xA5, sizeof noise);
+    in_folder(path, "record.db");
+    make_filled(path);
+    assert_ok(file_store(&s, path, 0, err));
+    assert_ok(rvi_store_put(&s, "adapter", "k", 1, big, sizeof big, err));
+    rvi_store_close(&s);
+    overwrite(path, 4096 * 120, noise, sizeof noise); /* in the middle of it */
+    assert_ok(file_store(&s, path, 0, err));          /* it is not read for that */
+    assert_int_equal(rvi_store_get(&s, "adapter", "k", 1, &got, &found, &why), RV_E_STORAGE);
+    rvi_store_close(&s);
+    rvi_buf_deinit(&got);
+    expect_damage(path, 1);
+}
+
 /* The first page of a table. */
 static long root_of(const char *path, const char *table)
 {
@@ -610,12 +656,13 @@ static void test_bad_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interface),   cmocka_unit_test(test_transactions),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_lasts),
-        cmocka_unit_test(test_private),     cmocka_unit_test(test_two_at_once),
-        cmocka_unit_test(test_processes),   cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_recovered),   cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_bad_paths),   cmocka_unit_test(test_database),
+        cmocka_unit_test(test_interface),      cmocka_unit_test(test_transactions),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_lasts),
+        cmocka_unit_test(test_private),        cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_processes),      cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_damaged_in_use), cmocka_unit_test(test_damaged_record),
+        cmocka_unit_test(test_recovered),      cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_bad_paths),      cmocka_unit_test(test_database),
         cmocka_unit_test(test_shared_file),
     };
     return cmocka_run_group_tests_name("store", tests, folder_make, folder_remove);

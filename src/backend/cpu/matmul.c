@@ -108,6 +108,11 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned type
     return RV_OK;
 }
 
+size_t rvi_backend_cpu_scratch(const rvi_backend *be)
+{
+    return ((const rvi_cpu *)be)->reserved_bytes;
+}
+
 void rvi_cpu_scratch_free(rvi_cpu *cpu)
 {
     for (int f = 0; f < RVI_FORM_COUNT; f++) {

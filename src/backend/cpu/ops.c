@@ -134,6 +134,12 @@ static rv_status floats_view(rvi_backend *be, rvi_tensor **out, float *data, int
     return RV_OK;
 }
 
+static rv_status floats_part(rvi_backend *be, rvi_tensor **out, const rvi_tensor *view,
+                             size_t first, int n_rows, int n_cols, rv_error *err)
+{
+    return floats_view(be, out, view->heap + first, n_rows, n_cols, err);
+}
+
 static void rows_write(rvi_backend *be, rvi_cols dst, int row, const float *src)
 {
     (void)be;
@@ -144,6 +150,26 @@ static void rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
 {
     (void)be;
     memcpy(dst, rvi_cpu_row(src, row), (size_t)src.n * sizeof *dst);
+}
+
+typedef struct filling {
+    rvi_cols dst;
+    void (*fn)(void *ctx, int row, int first, int n, float *out);
+    void *ctx;
+} filling;
+
+static void fill_task(void *ctx, int row, int worker)
+{
+    const filling *f = ctx;
+    (void)worker;
+    f->fn(f->ctx, row, 0, f->dst.n, rvi_cpu_row(f->dst, row));
+}
+
+static void fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
+                      void (*fn)(void *ctx, int row, int first, int n, float *out), void *ctx)
+{
+    filling f = {dst, fn, ctx};
+    rvi_pool_run(rvi_cpu_of(be)->pool, fill_task, &f, n_rows);
 }
 
 typedef struct fetching {
@@ -435,6 +461,7 @@ static const rvi_backend_ops cpu_ops = {
     .n_rows = tensor_rows,
     .n_cols = tensor_cols,
     .rows_write = rows_write,
+    .fill_rows = fill_rows,
     .rows_read = rows_read,
     .fetch = fetch,
     .host_new = host_new,
@@ -473,6 +500,8 @@ static const rvi_backend_ops cpu_ops = {
     .lora_bytes = rvi_cpu_lora_bytes,
     .lora_seal = rvi_cpu_lora_seal,
     .floats_view = floats_view,
+    .floats_part = floats_part,
+    .like = rvi_backend_cpu_like,
     .train_reserve = rvi_cpu_train_reserve,
     .held_bytes = rvi_cpu_held_bytes,
     .held_new = rvi_cpu_held_new,
@@ -537,6 +566,7 @@ rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_t
     cpu->exact = from->exact;
     cpu->no_pack = from->no_pack;
     cpu->k = from->k;
+    if (n_threads < 1) n_threads = rvi_pool_size(from->pool);
     rv_status st = rvi_pool_new(&cpu->pool, n_threads, err);
     if (st) {
         cpu_free(&cpu->be);
@@ -550,11 +580,6 @@ rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_t
 bool rvi_backend_is_cpu(const rvi_backend *be)
 {
     return be->ops->free == cpu_free; /* also while a profile has replaced the table */
-}
-
-int rvi_backend_cpu_threads(const rvi_backend *be)
-{
-    return rvi_pool_size(((const rvi_cpu *)be)->pool);
 }
 
 const char *rvi_backend_cpu_isa(const rvi_backend *be)

@@ -18,6 +18,7 @@
 #include "backend/cuda/args.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/image.h"
+#include "backend/cuda/train_args.h"
 #include "backend/cuda/weights.h"
 #include "base/pool.h"
 
@@ -50,7 +51,18 @@
     X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
     X(attention_row)                                                                               \
-    X(attention_join)
+    X(attention_join)                                                                              \
+    X(operands)                                                                                    \
+    X(gemm_f32)                                                                                    \
+    X(gemm_bf16)                                                                                   \
+    X(span_attention)                                                                              \
+    X(span_queries_back)                                                                           \
+    X(span_keys_back)                                                                              \
+    X(norm_back)                                                                                   \
+    X(glu_back)                                                                                    \
+    X(move_rows)                                                                                   \
+    X(scatter_add)                                                                                 \
+    X(loss)
 
 typedef enum rvi_cuda_kernel {
 #define X(name) RVI_CUDA_##name,
@@ -73,6 +85,7 @@ struct rvi_tensor {
     atomic_size_t *counted; /* where they are counted */
     const uint8_t *data;    /* a weight's bytes in its file, or NULL */
     bool mapped;
+    float *host;             /* a view: the caller's storage, which `at` has a copy of */
     bool panels;             /* the packed weight is in panels of row_bytes */
     size_t row_bytes, heads; /* of a packed weight, see rvi_cuda_matmul_args */
 };
@@ -142,6 +155,9 @@ typedef struct rvi_cuda {
     rvi_cuda_at bests; /* int32_t a row, see rvi_cuda_best_args */
     int max_rows;
     size_t counted_scratch;
+
+    rvi_cuda_options made_with;
+    struct rvi_cuda_train *train; /* scratch of training, or NULL */
 } rvi_cuda;
 
 static inline rvi_cuda *rvi_cuda_of(rvi_backend *be)
@@ -192,6 +208,10 @@ void rvi_cuda_rows_write(rvi_backend *be, rvi_cols dst, int row, const float *sr
 void rvi_cuda_rows_read(rvi_backend *be, rvi_cols src, int row, float *dst);
 void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
 void rvi_cuda_best(rvi_backend *be, rvi_cols x, int n_rows, int32_t *out);
+void rvi_cuda_fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
+                        void (*fn)(void *ctx, int row, int first, int n, float *out), void *ctx);
+/* The next bytes of a pack, on the device. */
+rvi_cuda_at rvi_cuda_pack_take(rvi_pack *p, size_t bytes);
 void *rvi_cuda_host_new(rvi_backend *be, size_t bytes);
 void rvi_cuda_host_free(rvi_backend *be, void *p);
 void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,
@@ -207,6 +227,42 @@ void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
 int rvi_cuda_segments(int n); /* of a row of n columns */
 bool rvi_cuda_go_together(const rvi_matmul *m);
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
+
+/* train.c, train_linear.c: training */
+rv_status rvi_cuda_floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows,
+                               int n_cols, rv_error *err);
+rv_status rvi_cuda_floats_part(rvi_backend *be, rvi_tensor **out, const rvi_tensor *view,
+                               size_t first, int n_rows, int n_cols, rv_error *err);
+void rvi_cuda_floats_in(rvi_backend *be, const rvi_tensor *view);
+void rvi_cuda_floats_out(rvi_backend *be, const rvi_tensor *view);
+rv_status rvi_cuda_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab,
+                                 rv_error *err);
+void rvi_cuda_train_free(rvi_cuda *c);
+size_t rvi_cuda_memory_left(rvi_backend *be);
+size_t rvi_cuda_held_bytes(rvi_backend *be, const rvi_tensor *w, bool back);
+rv_status rvi_cuda_held_new(rvi_backend *be, rvi_held **out, rvi_pack *pack, const rvi_tensor *w,
+                            bool back, rv_error *err);
+void rvi_cuda_held_free(rvi_backend *be, rvi_held *h);
+void rvi_cuda_linear(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols y,
+                     rvi_cols x, int n_rows);
+void rvi_cuda_linear_back(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols dx,
+                          bool fresh, rvi_cols dy, rvi_cols x, int n_rows);
+void rvi_cuda_span_attention(rvi_backend *be, rvi_cols out, rvi_cols q, rvi_cols k, rvi_cols v,
+                             const rvi_attention *a, const rvi_span *spans, int n_spans);
+void rvi_cuda_span_attention_back(rvi_backend *be, rvi_cols dq, rvi_cols dk, rvi_cols dv,
+                                  rvi_cols dout, rvi_cols q, rvi_cols k, rvi_cols v,
+                                  const rvi_attention *a, const rvi_span *spans, int n_spans);
+void rvi_cuda_rms_norm_back(rvi_backend *be, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                            const rvi_tensor *w, int n_rows, float eps);
+void rvi_cuda_head_norm_back(rvi_backend *be, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                             const rvi_tensor *w, int n_rows, float eps);
+void rvi_cuda_glu_back(rvi_backend *be, rvi_cols dgate, rvi_cols dup, rvi_cols dact, rvi_cols gate,
+                       rvi_cols up, rvi_glu kind, int n_rows);
+void rvi_cuda_loss(rvi_backend *be, rvi_cols logits, rvi_target *targets, float soft_cap, bool grad,
+                   int n_rows);
+void rvi_cuda_zero(rvi_backend *be, rvi_cols x, int n_rows);
+void rvi_cuda_copy(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows);
+void rvi_cuda_scatter_add(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *to, int n_rows);
 
 /* attention.c */
 size_t rvi_cuda_parts_bytes(int head_size); /* scratch of a KV store */

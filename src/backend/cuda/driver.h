@@ -13,6 +13,7 @@
 
 typedef int rvi_cu_result; /* 0: done */
 enum {
+    RVI_CU_INVALID = 1,
     RVI_CU_OUT_OF_MEMORY = 2,
     RVI_CU_NO_DEVICE = 100,
     RVI_CU_NO_BINARY = 209,

@@ -1039,3 +1039,4 @@ KERNEL attention_merge(rvi_cuda_attention_args a)
 }
 
 #include "attention.cuh"
+#include "train.cuh"

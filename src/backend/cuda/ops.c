@@ -107,6 +107,8 @@ static void add_product(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_ten
 {
     rvi_cuda *c = rvi_cuda_of(be);
     if (n_rows < 1 || rvi_cuda_is_idle(c)) return;
+    if (a->host) rvi_cuda_floats_in(be, a); /* parameters that may have changed */
+    if (b->host) rvi_cuda_floats_in(be, b);
     rvi_cuda_lora_args l = {rvi_cuda_cols_of(out),
                             rvi_cuda_cols_of(x),
                             a->at,
@@ -264,22 +266,6 @@ static void matmul(rvi_backend *be, const rvi_matmul *m)
     }
 }
 
-/* ---- what there is no op for yet ---- */
-
-static rv_status floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
-                             rv_error *err)
-{
-    (void)be, (void)data, (void)n_rows, (void)n_cols;
-    *out = NULL;
-    return rvi_error(err, RV_E_UNSUPPORTED, "training on a CUDA device is not possible yet");
-}
-
-static rv_status train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err)
-{
-    (void)be, (void)n_rows, (void)n_cols, (void)n_vocab;
-    return rvi_error(err, RV_E_UNSUPPORTED, "training on a CUDA device is not possible yet");
-}
-
 /* ---- the object ---- */
 
 static int tensor_rows(const rvi_tensor *t)
@@ -319,6 +305,7 @@ static void cuda_free(rvi_backend *be)
     if (c->context) {
         (void)c->cu.context_use(c->context);
         rvi_cuda_list_free(c);
+        rvi_cuda_train_free(c);
         if (c->module) (void)c->cu.module_unload(c->module);
         (void)c->cu.context_use(NULL);
         (void)c->cu.context_release(c->device);
@@ -327,6 +314,18 @@ static void cuda_free(rvi_backend *be)
     rvi_pool_free(c->pool);
     rvi_free(c->be.memory);
     rvi_free(c);
+}
+
+static rv_status cuda_like(rvi_backend **out, const rvi_backend *be, int n_threads,
+                           void (*pause)(void *ctx), void *pause_ctx, rv_error *err)
+{
+    const rvi_cuda *from = (const rvi_cuda *)be;
+    rvi_cuda_options o = from->made_with;
+    if (n_threads > 0) o.n_threads = n_threads;
+    /* no log: that is called by the runtime's callers alone */
+    rv_status st = rvi_backend_cuda_new(out, &o, NULL, err);
+    if (!st) rvi_pool_set_pause(rvi_cuda_of(*out)->pool, pause, pause_ctx);
+    return st;
 }
 
 static const rvi_backend_ops cuda_ops = {
@@ -343,6 +342,7 @@ static const rvi_backend_ops cuda_ops = {
     .n_rows = tensor_rows,
     .n_cols = tensor_cols,
     .rows_write = rvi_cuda_rows_write,
+    .fill_rows = rvi_cuda_fill_rows,
     .rows_read = rvi_cuda_rows_read,
     .fetch = rvi_cuda_fetch,
     .best = rvi_cuda_best,
@@ -377,8 +377,28 @@ static const rvi_backend_ops cuda_ops = {
     .lora_pack = lora_pack,
     .lora_bytes = lora_bytes,
     .lora_seal = lora_seal,
-    .floats_view = floats_view,
-    .train_reserve = train_reserve,
+    .floats_view = rvi_cuda_floats_view,
+    .floats_part = rvi_cuda_floats_part,
+    .floats_in = rvi_cuda_floats_in,
+    .floats_out = rvi_cuda_floats_out,
+    .train_reserve = rvi_cuda_train_reserve,
+    .needs_held = true,
+    .memory_left = rvi_cuda_memory_left,
+    .held_bytes = rvi_cuda_held_bytes,
+    .held_new = rvi_cuda_held_new,
+    .held_free = rvi_cuda_held_free,
+    .linear = rvi_cuda_linear,
+    .linear_back = rvi_cuda_linear_back,
+    .span_attention = rvi_cuda_span_attention,
+    .span_attention_back = rvi_cuda_span_attention_back,
+    .rms_norm_back = rvi_cuda_rms_norm_back,
+    .head_norm_back = rvi_cuda_head_norm_back,
+    .glu_back = rvi_cuda_glu_back,
+    .loss = rvi_cuda_loss,
+    .zero = rvi_cuda_zero,
+    .copy = rvi_cuda_copy,
+    .scatter_add = rvi_cuda_scatter_add,
+    .like = cuda_like,
     .run = run,
 };
 
@@ -448,6 +468,7 @@ rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *o, con
     }
     c->be = (rvi_backend){.ops = &cuda_ops, .log = log, .memory = memory};
     c->exact = o->exact;
+    c->made_with = *o;
     rv_status st = rvi_pool_new(&c->pool, o->n_threads, err);
     if (!st) st = rvi_cu_driver_open(&c->cu, o->driver, image.version, err);
     if (!st) st = open_device(c, o->device, image.data, err);

@@ -208,6 +208,13 @@ void rvi_cuda_pack_free(rvi_backend *be, rvi_pack *p)
     rvi_free(p);
 }
 
+rvi_cuda_at rvi_cuda_pack_take(rvi_pack *p, size_t bytes)
+{
+    rvi_cuda_at at = p->at + p->used;
+    p->used += bytes;
+    return at;
+}
+
 typedef struct packing {
     const rvi_tensor *t;
     int first, n, rows_a_task;
@@ -317,20 +324,58 @@ void rvi_cuda_rows_write(rvi_backend *be, rvi_cols dst, int row, const float *sr
     copy_rows(c, dst, row, 1, from);
 }
 
+typedef struct filling {
+    void (*fn)(void *ctx, int row, int first, int n, float *out);
+    void *ctx;
+    int first, n_cols;
+    float *to;
+} filling;
+
+static void fill_task(void *ctx, int row, int worker)
+{
+    const filling *f = ctx;
+    (void)worker;
+    f->fn(f->ctx, f->first + row, 0, f->n_cols, f->to + (size_t)row * (size_t)f->n_cols);
+}
+
+void rvi_cuda_fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
+                        void (*fn)(void *ctx, int row, int first, int n, float *out), void *ctx)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    size_t row = (size_t)dst.n * sizeof(float);
+    for (int at = 0, n; at < n_rows && !rvi_cuda_is_idle(c); at += n) {
+        void *host;
+        n = (int)RVI_MIN((size_t)(n_rows - at), RVI_MAX(c->max_staged / row, 1));
+        rvi_cuda_at from = rvi_cuda_stage(c, (size_t)n * row, &host);
+        if (!from) return; /* not reserved for so many columns */
+        filling f = {fn, ctx, at, dst.n, host};
+        rvi_pool_run(c->pool, fill_task, &f, n);
+        copy_rows(c, dst, at, n, from);
+    }
+}
+
 void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
 {
     rvi_cuda *c = rvi_cuda_of(be);
     rvi_cuda_cols x = rvi_cuda_cols_of(src);
     size_t row = (size_t)src.n * sizeof *dst, piece = (size_t)n_rows * row;
-    bool dense = x.stride == x.n;
-    rvi_cuda_submit(be);
+    bool dense = x.stride == x.n, waits = src.t->counted != &be->memory->weights;
+    if (src.t->host) { /* the caller's storage has the values */
+        for (int i = 0; i < n_rows; i++)
+            memcpy(dst + (size_t)i * (size_t)src.n,
+                   src.t->host + (size_t)i * (size_t)src.t->n_cols + (size_t)src.first, row);
+        return;
+    }
+    /* an adapter's matrices have been there since they were made: any thread may read them */
+    rvi_cu_stream *stream = waits ? c->stream : c->copies;
+    if (waits) rvi_cuda_submit(be);
     rvi_cu_result r = atomic_load(&c->failed);
     if (!r) r = c->cu.context_use(c->context);
     for (int i = 0; !r && i < (dense ? 1 : n_rows); i++)
         r = c->cu.copy_out(dst + (size_t)i * (size_t)src.n,
                            x.at + (size_t)i * (size_t)x.stride * sizeof *dst, dense ? piece : row,
-                           c->stream);
-    if (!r) r = c->cu.stream_wait(c->stream);
+                           stream);
+    if (!r) r = c->cu.stream_wait(stream);
     if (!rvi_cuda_fails(c, r, "waiting for results")) return;
     for (size_t i = 0; i < (size_t)n_rows * (size_t)src.n; i++) dst[i] = NAN;
 }
@@ -370,6 +415,7 @@ void rvi_cuda_rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
 {
     rvi_tensor at = *src.t;
     at.at += (rvi_cuda_at)row * (rvi_cuda_at)at.n_cols * sizeof(float);
+    if (at.host) at.host += (size_t)row * (size_t)at.n_cols;
     rvi_cuda_fetch(be, rvi_cols_of(&at, src.first, src.n), 1, dst);
 }
 
@@ -410,4 +456,59 @@ void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, cons
             rvi_pool_run_all(c->pool, embed_task, &e, n);
         copy_rows(c, out, at, n, from);
     }
+}
+
+/* ---- views: floats of the caller's, with a copy on the device ---- */
+
+rv_status rvi_cuda_floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows,
+                               int n_cols, rv_error *err)
+{
+    rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "floats", err);
+    if (st) return st;
+    (*out)->host = data;
+    st = own_floats(rvi_cuda_of(be), *out, &be->memory->scratch, "adapter parameters", err);
+    if (st) {
+        rvi_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+rv_status rvi_cuda_floats_part(rvi_backend *be, rvi_tensor **out, const rvi_tensor *view,
+                               size_t first, int n_rows, int n_cols, rv_error *err)
+{
+    (void)be;
+    rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "floats", err);
+    if (st) return st;
+    (*out)->host = view->host + first;
+    (*out)->at = view->at + first * sizeof(float);
+    return RV_OK;
+}
+
+static size_t view_bytes(const rvi_tensor *view)
+{
+    return (size_t)view->n_rows * (size_t)view->n_cols * sizeof(float);
+}
+
+/* The storage changes after later results were waited for, not before. */
+void rvi_cuda_floats_in(rvi_backend *be, const rvi_tensor *view)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_submit(be);
+    if (rvi_cuda_is_idle(c) || rvi_cuda_fails(c, c->cu.context_use(c->context), "using the device"))
+        return;
+    rvi_cuda_fails(c, c->cu.copy_in(view->at, view->host, view_bytes(view), c->stream),
+                   "copying to the device");
+}
+
+void rvi_cuda_floats_out(rvi_backend *be, const rvi_tensor *view)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_submit(be);
+    rvi_cu_result r = atomic_load(&c->failed);
+    if (!r) r = c->cu.context_use(c->context);
+    if (!r) r = c->cu.copy_out(view->host, view->at, view_bytes(view), c->stream);
+    if (!r) r = c->cu.stream_wait(c->stream);
+    if (!rvi_cuda_fails(c, r, "waiting for results")) return;
+    for (size_t i = 0; i < view_bytes(view) / sizeof(float); i++) view->host[i] = NAN;
 }

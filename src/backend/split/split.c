@@ -619,17 +619,26 @@ static rv_status lora_seal(rvi_backend *be, rvi_pack *p, rvi_tensor *a, rvi_tens
 
 /* ---- training ---- */
 
+static rv_status cannot_train(rv_error *err)
+{
+    return rvi_error(
+        err, RV_E_UNSUPPORTED,
+        "training needs all layers of the model on one device, and some are on the CPU "
+        "(device cpu trains there)");
+}
+
 static rv_status floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
                              rv_error *err)
 {
-    rvi_backend *on = split_of(be)->on[DEVICE];
-    return on->ops->floats_view(on, out, data, n_rows, n_cols, err); /* says why not */
+    (void)be, (void)data, (void)n_rows, (void)n_cols;
+    *out = NULL;
+    return cannot_train(err);
 }
 
 static rv_status train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err)
 {
-    rvi_backend *on = split_of(be)->on[DEVICE];
-    return on->ops->train_reserve(on, n_rows, n_cols, n_vocab, err);
+    (void)be, (void)n_rows, (void)n_cols, (void)n_vocab;
+    return cannot_train(err);
 }
 
 /* ---- the object ---- */
@@ -637,6 +646,7 @@ static rv_status train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vo
 static void split_free(rvi_backend *be)
 {
     rvi_split *s = split_of(be);
+    atomic_fetch_sub(&be->memory->scratch, rvi_backend_cpu_scratch(s->on[HOST]));
     s->on[HOST]->memory = s->host_memory;
     s->on[HOST]->ops->free(s->on[HOST]);
     rvi_free(s->row);

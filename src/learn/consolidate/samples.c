@@ -260,7 +260,6 @@ static void store_row(rvi_samples *t, size_t at, const float *x, size_t d)
 typedef struct storing {
     rvi_samples *t;
     const rvi_batch *b;
-    rvi_trainer *trainer;
     float *x; /* rows x n_embd */
 } storing;
 
@@ -268,9 +267,8 @@ static void store_task(void *ctx, int row, int worker)
 {
     const storing *s = ctx;
     size_t d = (size_t)s->t->v->m->hp.n_embd, at = s->b->states[row];
-    float *x = s->x + (size_t)row * d;
+    const float *x = s->x + (size_t)row * d;
     (void)worker;
-    rvi_trainer_get_x(s->trainer, row, x);
     if (at >= of_frame)
         memcpy(s->t->frame_x + (at - of_frame) * d, x, d * sizeof *x);
     else
@@ -330,7 +328,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
     if (!fresh) return RV_OK;
     rv_status st = grow(t, err);
     if (!st) st = rvi_batch_init(&b, max_rows, MOST, err);
-    storing s = {t, &b, trainer, NULL};
+    storing s = {t, &b, NULL};
     if (!st && !(s.x = rvi_alloc_array((size_t)max_rows * (size_t)t->v->m->hp.n_embd, sizeof *s.x)))
         st = rvi_nomem(err, "texts");
     while (!st && t->n_ready < t->n) {
@@ -345,6 +343,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         rvi_trainer_begin(trainer, b.tokens, b.spans, b.n_spans);
         rvi_trainer_forward(trainer, 0, t->lowest);
         list_states(&b, t, which, n);
+        rvi_trainer_get_all_x(trainer, s.x);
         t->v->be->ops->run(t->v->be, store_task, &s, b.n_rows);
         if (t->want_refs || any_kept(t, which, n)) {
             rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);

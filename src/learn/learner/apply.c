@@ -11,16 +11,8 @@
 
 /* ---- applying events ---- */
 
-static rv_status forget_pairs(rvi_learner *l, const rvi_feedback *f, rv_error *err)
-{
-    char *text = rvi_text_copy(f->note);
-    rv_status st = text ? rvi_learner_drop_pairs(l, text, err) : rvi_nomem(err, "event");
-    rvi_free(text);
-    return st;
-}
-
-/* Each owner looks at the events that concern it. Lessons come before generations, which claim
- * those that they were made of. */
+/* Each owner looks at the events that concern it. Lessons and pairs come before generations, which
+ * claim those that they were made of. What follows for adapters is left to rvi_learner_settle. */
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
@@ -35,17 +27,18 @@ rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err
     int n_gone, n_again;
     switch (f->kind) {
     case RVI_FEEDBACK_UNDO:
-        if (rvi_generations_bring_back(&l->generations, f->target)) st = rvi_shared_restore(l, err);
-        return st ? st : rvi_learner_withdraw(l, f->seq, &n_gone, &n_again, err);
+        (void)rvi_generations_bring_back(&l->generations, f->target);
+        rvi_learner_withdraw(l, f->seq, false, &n_gone, &n_again);
+        return RV_OK;
     case RVI_FEEDBACK_FORGET:
-        st = rvi_learner_withdraw(l, f->seq, &n_gone, &n_again, err);
-        return st ? st : forget_pairs(l, f, err);
+        rvi_learner_withdraw(l, f->seq, true, &n_gone, &n_again);
+        return RV_OK;
     case RVI_FEEDBACK_PUBLISH:
     case RVI_FEEDBACK_IMPORT:
     case RVI_FEEDBACK_MERGE: return rvi_learner_apply_generation(l, f, err);
     case RVI_FEEDBACK_ROLLBACK:
         (void)rvi_generations_go_back(&l->generations, f->generation, f->seq);
-        return rvi_shared_restore(l, err);
+        return RV_OK;
     default: return RV_OK;
     }
 }
@@ -56,10 +49,8 @@ static int mark_absorbed(void *ctx, rvi_bytes key, rvi_bytes record)
     char text[24] = "";
     (void)record;
     if (key.len < sizeof text) memcpy(text, key.data, key.len);
-    uint64_t event = strtoull(text, NULL, 10);
-    for (size_t i = 0; i < l->lessons.n; i++)
-        if (l->lessons.list[i].event == event && l->lessons.list[i].generation)
-            l->lessons.list[i].absorbed = true;
+    rvi_lesson *x = rvi_lessons_find(&l->lessons, strtoull(text, NULL, 10));
+    if (x && x->generation) x->absorbed = true;
     return 0;
 }
 
@@ -68,7 +59,7 @@ rv_status rvi_learner_mark_absorbed(rvi_learner *l, rv_error *err)
     return rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);
 }
 
-rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_lesson *x, rv_error *err)
+rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_learned *x, rv_error *err)
 {
     char key[24];
     int len = snprintf(key, sizeof key, "%020llu", (unsigned long long)x->event);
@@ -81,7 +72,7 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
     rv_status st = l->dir ? rvi_os_make_private_dirs(l->dir, err) : RV_OK;
     if (!st) st = rvi_feedback_repair(&l->store, err);
     if (!st) st = rvi_learner_read_log(l, err);
-    if (!st) st = rvi_shared_restore(l, err);
+    if (!st) st = rvi_learner_settle(l, err);
     if (!st) st = rvi_learner_mark_absorbed(l, err);
     if (!st) st = rvi_calibration_reopen(l, err);
     if (!st) st = rvi_instant_reopen_scores(l, err);

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/os.h"
-#include "learn/consolidate/words.h"
 #include "learn/learner/learner_internal.h"
 
 /* pairs NULL: they are only counted. Those of events up to `until`. */
@@ -20,42 +19,13 @@ static size_t gather(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t 
     *last = 0;
     for (size_t i = 0; i < l->preferences.n; i++) {
         const rvi_preference *p = &l->preferences.list[i];
-        if (p->used || p->event > until) continue;
+        if (!rvi_preference_waits(p) || p->event > until) continue;
         if (pairs) pairs[n] = (rvi_preference_pair){p->question, p->chosen, p->rejected};
         n++;
         *first = RVI_MIN(*first, p->event);
         *last = RVI_MAX(*last, p->event);
     }
     return n;
-}
-
-size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t *first,
-                                uint64_t *last)
-{
-    return gather(l, pairs, UINT64_MAX, first, last);
-}
-
-void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last)
-{
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (l->preferences.list[i].event >= first && l->preferences.list[i].event <= last)
-            l->preferences.list[i].used = true;
-}
-
-rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err)
-{
-    rv_status st = RV_OK;
-    for (size_t i = 0; i < l->preferences.n; i++) {
-        rvi_preference *p = &l->preferences.list[i];
-        const char *fields[] = {p->question, p->chosen, p->rejected};
-        for (size_t k = 0; k < 3; k++) {
-            bool in = false;
-            if (!st)
-                st = rvi_words_contain(&in, fields[k], strlen(fields[k]), text, strlen(text), err);
-            if (in || st) p->used = true; /* what cannot be looked at is not learned from either */
-        }
-    }
-    return st;
 }
 
 /* ---- a run, in three parts (learner.h) ---- */
@@ -77,7 +47,7 @@ rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe}};
     if (!d->pairs) return rvi_nomem(err, "pairs");
-    d->n = rvi_learner_gather_pairs(l, d->pairs, &d->made.first, &d->made.last);
+    d->n = gather(l, d->pairs, UINT64_MAX, &d->made.first, &d->made.last);
     return rvi_feedback_count(&l->store, &d->made.known, err);
 }
 
@@ -93,8 +63,8 @@ rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_base_model *v,
                          progress, ctx, err);
     rvi_baseline_use(&l->baseline, &l->base);
     if (!st) st = rvi_adapter_copy(&d->made.adapter, theta->adapter, err);
-    if (!st) st = rvi_adapter_digest(d->made.adapter, d->digest, err);
-    if (!st) st = rvi_learner_save_early(l, v, &d->made, d->digest, &d->file, err);
+    if (!st) st = rvi_adapter_digest(d->made.adapter, d->made.digest, err);
+    if (!st) st = rvi_learner_save_early(l, v, &d->made, &d->file, err);
     rvi_params_free(theta);
     return st;
 }
@@ -113,12 +83,10 @@ rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published, rv_erro
     rv_status st = rvi_learner_own(l, err);
     if (st || !rvi_deep_is_current(d, l)) return st;
     l->deep = d->loss == RV_LOSS_KTO ? "kto" : "dpo"; /* the log says so */
-    st = rvi_learner_publish_made(l, &d->made, d->digest, d->file.len ? d->file.data : NULL, NULL,
-                                  err);
+    st = rvi_learner_publish_made(l, &d->made, d->file.len ? d->file.data : NULL, NULL, err);
     l->deep = before;
     if (st) return st;
-    d->made.adapter = NULL; /* the generation's */
-    rvi_learner_use_pairs(l, d->made.first, d->made.last);
+    d->made = (rvi_generation){.number = d->made.number}; /* the rest is the learner's */
     *published = true;
     return RV_OK;
 }
@@ -128,6 +96,7 @@ void rvi_deep_deinit(rvi_deep *d)
     if (d->file.len) rvi_os_remove_tree(d->file.data); /* moved into place by now, or of no use */
     rvi_buf_deinit(&d->file);
     rvi_adapter_free(d->made.adapter);
+    rvi_generation_deinit(&d->made);
     rvi_free(d->pairs);
     *d = (rvi_deep){0};
 }

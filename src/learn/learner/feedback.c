@@ -163,24 +163,32 @@ static rv_status undo_rollback(rvi_learner *l, uint64_t event, rvi_adaptation *o
     out->applied = 1;
     snprintf(out->notes, sizeof out->notes, "%d generation%s in use again", n,
              n == 1 ? " is" : "s are");
-    return rvi_shared_restore(l, err);
+    return rvi_learner_settle(l, err);
 }
 
 /* Appends what became of weights that knew what is gone. */
-static rv_status note_withdrawn(rvi_learner *l, uint64_t by, rvi_adaptation *out, rv_error *err)
+static rv_status note_withdrawn(rvi_learner *l, uint64_t by, bool erase, rvi_adaptation *out,
+                                rv_error *err)
 {
     int n_gone, n_again;
-    size_t len = strlen(out->notes);
-    rv_status st = rvi_learner_withdraw(l, by, &n_gone, &n_again, err);
-    if (st || !n_gone) return st;
-    len += (size_t)snprintf(out->notes + len, sizeof out->notes - len,
-                            "; %d generation%s trained on that %s out of use", n_gone,
-                            n_gone == 1 ? "" : "s", n_gone == 1 ? "is" : "are");
-    if (n_again && len < sizeof out->notes)
-        snprintf(out->notes + len, sizeof out->notes - len,
-                 ", and %d other lesson%s wait%s to be trained again without it", n_again,
-                 n_again == 1 ? "" : "s", n_again == 1 ? "s" : "");
-    return RV_OK;
+    size_t len = strlen(out->notes), max = sizeof out->notes;
+    rvi_learner_withdraw(l, by, erase, &n_gone, &n_again);
+    if (!n_gone) return RV_OK;
+    rv_status st = rvi_learner_settle(l, err);
+    len += (size_t)snprintf(out->notes + len, max - len, "; %d adapter%s trained on that %s %s%s",
+                            n_gone, n_gone == 1 ? "" : "s", n_gone == 1 ? "is" : "are",
+                            !erase           ? "out of use, and kept until that is forgotten"
+                            : l->unerased[0] ? "out of use, and still to be erased: "
+                                             : "erased",
+                            erase ? l->unerased : "");
+    if (n_again && len < max)
+        len += (size_t)snprintf(out->notes + len, max - len,
+                                "; %d other lesson%s wait%s to be trained again without it",
+                                n_again, n_again == 1 ? "" : "s", n_again == 1 ? "s" : "");
+    if (erase && len < max && rvi_learner_shares(l))
+        snprintf(out->notes + len, max - len,
+                 "; other processes erase their copies when they next look at what was taught");
+    return st;
 }
 
 static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
@@ -198,7 +206,7 @@ static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out
     else
         snprintf(out->notes, sizeof out->notes, "%s",
                  taken ? "the last preference is taken back" : "an adapter was made of it already");
-    rv_status st = note_withdrawn(l, out->event, out, err);
+    rv_status st = note_withdrawn(l, out->event, false, out, err);
     return st ? st : rvi_learner_recognise_anew(l, err);
 }
 
@@ -262,9 +270,9 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
     rvi_lock_take(l->instructing);
     if (!st) st = rvi_instructions_forget(&l->instructions, text, f.seq, &out->samples_used, err);
     rvi_lock_give(l->instructing);
+    if (!st) st = rvi_preferences_forget(&l->preferences, text, f.seq, &out->samples_used, err);
     out->applied = out->samples_used > 0;
     snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
-    if (!st) st = note_withdrawn(l, f.seq, out, err);
-    if (!st) st = rvi_learner_drop_pairs(l, text, err);
+    if (!st) st = note_withdrawn(l, f.seq, true, out, err);
     return st ? st : rvi_learner_recognise_anew(l, err);
 }

@@ -55,9 +55,8 @@ static int apply(void *ctx, const rvi_feedback *f)
 rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err)
 {
     uint64_t from = atomic_load(&l->applied) + 1;
-    reader r = {.l = l, .last = UINT64_MAX, .err = err};
-    rv_status st =
-        rvi_learner_shares(l) ? rvi_learner_fetch_generations(l, from, &r.last, err) : RV_OK;
+    reader r = {.l = l, .err = err};
+    rv_status st = rvi_learner_find_files(l, from, &r.last, err);
     if (!st && r.last >= from) st = rvi_feedback_read(&l->store, from, apply, &r, err);
     return st ? st : r.st;
 }
@@ -69,7 +68,7 @@ static rv_status take_over(rvi_learner *l, rv_error *err)
     if (!st && l->judged) st = rvi_instant_reopen_scores(l, err);
     if (!st) l->judged = false;
     if (st || !l->any) return st;
-    st = rvi_shared_restore(l, err);
+    st = rvi_learner_settle(l, err);
     if (!st) st = rvi_learner_mark_absorbed(l, err);
     if (!st) st = rvi_learner_recognise_anew(l, err);
     if (!st) l->any = false;
@@ -124,6 +123,7 @@ static rv_status lock_dir(rvi_learner *l, rv_error *err)
     if (!l->dir || l->lock >= 0) return RV_OK;
     rv_status st = rvi_buf_printf(&path, "%s/lock", l->dir) ? RV_OK : rvi_nomem(err, "path");
     if (!st) st = lock_file(l, path.data, &l->lock, err);
+    if (!st) rvi_learner_remove_early(l->dir);
     rvi_buf_deinit(&path);
     return st;
 }

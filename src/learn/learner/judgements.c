@@ -135,8 +135,11 @@ static rv_status probe(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     rvi_instant *in = &l->instant;
     double start = rvi_os_thread_seconds();
     rvi_probe_result r = {0, 0};
-    rv_status made = rvi_learner_shares(l) ? rvi_learner_own(l, err) : RV_OK;
-    if (!made && !in->probe_due) return RV_OK; /* another process has done it */
+    bool follows = rvi_learner_shares(l) && !l->owned;
+    rv_status made = follows ? rvi_learner_own(l, err) : RV_OK;
+    /* a probe is no event: only what was saved tells whether another process has done it */
+    if (!made && follows) made = rvi_instant_reopen_scores(l, err);
+    if (!made && !in->probe_due) return RV_OK;
     if (!made && in->micro) made = need_probe(l, err);
     if (made) return made;
     in->probe_due = false;

@@ -90,6 +90,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_recogniser_free(l->refused);
     rvi_base_model_deinit(&l->base);
     rvi_store_close(&l->store);
+    rvi_free(l->absent);
     rvi_free(l->dir);
     rvi_free(l->user);
     rvi_free(l);
@@ -104,6 +105,8 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 
 void rvi_learner_flush(rvi_learner *l)
 {
+    bool any;
+    if (l->instructing) rvi_learner_follow(l, &any); /* nothing that was forgotten stays here */
     rvi_learner_yield(l);
     rvi_learner_end_lease(l);
     rvi_os_unlock(l->lock); /* others may have it */
@@ -139,9 +142,9 @@ static const char *truth(bool yes)
 static void put_generation(rvi_buf *out, const rvi_generation *g)
 {
     const rvi_study_result *f = &g->figures;
-    (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"rolled_back\":%s,\"gated\":%s",
+    (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"rolled_back\":%s,\"gated\":%s%s",
                          g->number, truth(rvi_generation_active(g)), truth(g->gone_by != 0),
-                         truth(g->gated));
+                         truth(g->gated), g->erased ? ",\"erased\":true" : "");
     if (f->n_steps)
         (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.5f,\"probe_kl\":%.5f", f->n_steps,
                              f->ce, f->probe_kl);
@@ -203,7 +206,7 @@ static void put_preference(rvi_buf *out, const rvi_preference *p)
     put_text(out, ",", "question", p->question);
     put_text(out, ",", "chosen", p->chosen);
     put_text(out, ",", "rejected", p->rejected);
-    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->used));
+    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->generation != 0));
 }
 
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
@@ -218,8 +221,10 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     put_doing(out, &l->doing);
     if (l->trouble[0]) put_text(out, ",", "background_error", l->trouble);
     (void)rvi_buf_printf(out, ",\"generations\":[");
+    n = 0;
     for (size_t i = 0; i < l->generations.n; i++) {
-        if (i) (void)rvi_buf_putc(out, ',');
+        if (l->generations.list[i].lost) continue;
+        if (n++) (void)rvi_buf_putc(out, ',');
         put_generation(out, &l->generations.list[i]);
     }
     (void)rvi_buf_printf(out, "],\"learned\":[");
@@ -231,8 +236,10 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     }
     put_instructions(out, &l->instructions);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
+    n = 0;
     for (size_t i = 0; i < l->preferences.n; i++) {
-        if (i) (void)rvi_buf_putc(out, ',');
+        if (l->preferences.list[i].forgotten_by) continue;
+        if (n++) (void)rvi_buf_putc(out, ',');
         put_preference(out, &l->preferences.list[i]);
     }
     (void)rvi_buf_printf(out, "]}");

@@ -42,6 +42,11 @@ typedef struct rvi_learner_parts { /* all borrowed */
     void *serial_ctx;
 } rvi_learner_parts;
 
+typedef struct rvi_absent { /* a generation without a file */
+    int number;
+    bool erased; /* because what it learned was forgotten */
+} rvi_absent;
+
 enum { RVI_INSTANT_STATES = 33 }; /* of the adapter of scores that are kept: 32 can be taken back */
 
 /* The instant loop: what scores change. Made when it is first needed. */
@@ -84,6 +89,9 @@ typedef struct rvi_learner {
     rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;
+    rvi_absent *absent; /* of the events that are being applied */
+    size_t n_absent, cap_absent;
+    char unerased[512];    /* why adapters of what was forgotten are still there; "": none are */
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
     rvi_recogniser *recogniser; /* of the lessons in force, */
@@ -141,9 +149,8 @@ typedef struct rvi_round {
     bool *absorbed;
     size_t n_waiting, n_old;
     rvi_generation made; /* adapter NULL: not yet */
-    char digest[RVI_SHA256_HEX];
-    rvi_buf file;      /* it lies there; empty: there is no file */
-    rvi_shared before; /* what the shared adapter was, until the round is published */
+    rvi_buf file;        /* it lies there; empty: there is no file */
+    rvi_shared before;   /* what the shared adapter was, until the round is published */
     bool was_shared;
 } rvi_round;
 
@@ -168,8 +175,7 @@ typedef struct rvi_deep {
     rvi_preference_pair *pairs;
     size_t n;
     rvi_generation made; /* adapter NULL: not yet */
-    char digest[RVI_SHA256_HEX];
-    rvi_buf file; /* it lies there; empty: there is no file */
+    rvi_buf file;        /* it lies there; empty: there is no file */
 } rvi_deep;
 
 enum { RVI_DEEP_LEAST = 4 }; /* pairs that are worth a run */
@@ -256,6 +262,14 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_M
 
 const rvi_generation *rvi_learner_generation(const rvi_learner *l,
                                              int number); /* 0: the newest active */
+/* The same with its adapter, which is read where nobody has used it yet. RV_E_NOT_FOUND: there is
+ * none any more. */
+rv_status rvi_learner_need_adapter(rvi_learner *l, int number, const rvi_generation **out,
+                                   rv_error *err) RVI_MUST_CHECK;
+/* Removes from a directory copies of adapters that learned what was forgotten. all: nobody uses it;
+ * then also what a killed process has left of its training. */
+rv_status rvi_learner_clean(const rvi_learner *l, const char *dir, bool all,
+                            rv_error *err) RVI_MUST_CHECK;
 
 /* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and
  * options that stays in memory, and compares. Imported and merged ones are passed over. */

@@ -6,7 +6,8 @@
  *   feedback.c      corrections and preferences, undoing, forgetting
  *   judgements.c    scores and thumbs
  *   route.c         from a request to what takes part in its answer
- *   publish.c       adapters become generations, and go back; save.c: their files
+ *   publish.c       adapters become generations, and go back; save.c: their files; files.c: where
+ *                   they are, on the disk and in the store
  *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
@@ -43,7 +44,7 @@ rv_status rvi_learner_mark_absorbed(rvi_learner *l, rv_error *err) RVI_MUST_CHEC
 
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_lesson *x,
+rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_learned *x,
                                     rv_error *err) RVI_MUST_CHECK;
 
 /* ---- feedback.c ---- */
@@ -75,12 +76,6 @@ rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
                            rv_error *err) RVI_MUST_CHECK; /* event: that logs it */
 
 /* ---- deep.c ---- */
-/* Pairs that wait: preferences, and free corrections of what the model had said. pairs [n_pairs +
- * n_lessons]; first, last: their events. */
-size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t *first,
-                                uint64_t *last);
-void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
-rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err) RVI_MUST_CHECK;
 /* What the generations from the first-th on have measured. */
 void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
 
@@ -89,47 +84,56 @@ rvi_study_options rvi_learner_study_options(const rvi_learner *l);
 
 /* ---- publish.c ---- */
 int rvi_learner_next_number(const rvi_learner *l);
-rv_status rvi_learner_add_generation(rvi_learner *l, const rvi_generation *g,
+/* One that the log names. */
+rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g,
                                      rv_error *err) RVI_MUST_CHECK;
 /* Makes g a generation: numbers it, writes its file, logs it. Takes its adapter where it
  * succeeds. */
 rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event,
                               rv_error *err) RVI_MUST_CHECK;
-/* The same with its digest, and its file as it was written for the number g has (NULL: none
- * was). */
-rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *digest,
-                                   const char *file, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
-/* Was the lesson taught to it, or to one that it replaced? */
-bool rvi_learner_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
+/* The same for one that has its digest, with its file as it was written for the number g has (NULL:
+ * none was). */
+rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *file,
+                                   uint64_t *event, rv_error *err) RVI_MUST_CHECK;
 /* Generations that were trained on what the event ended are out of use from now on, and what else
- * they held waits again, to be trained without it. n_gone: generations; n_again: lessons. */
-rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_again,
-                               rv_error *err) RVI_MUST_CHECK;
+ * they held waits again, to be trained without it. erase: for good. n_gone: generations; n_again:
+ * lessons and pairs. */
+void rvi_learner_withdraw(rvi_learner *l, uint64_t by, bool erase, int *n_gone, int *n_again);
+int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g); /* what it held; how many */
 /* Does an active adapter say it by itself, so that its slot is silent? */
 bool rvi_learner_is_trained(const rvi_learner *l, const rvi_lesson *x);
 
 /* ---- save.c ---- */
-rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
-                                       rv_error *err) RVI_MUST_CHECK;
+#define RVI_GENERATION_FILE "generation-%06d.gguf"
 rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 /* Before it has its number for good: in a file named by its digest, which is moved into place
  * later. v: whose backend made it; where that was cancelled nothing is written. */
 rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const rvi_generation *g,
-                                 const char *digest, rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
+                                 rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_remove_early(const char *dir); /* what killed processes have left of these */
 rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 
 bool rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out); /* its path */
 
-/* ---- shared_files.c: adapters in a store that is shared ---- */
-/* Logs the publishing of a generation whose file is on the disk; where the store is shared, with
- * the file. */
-rv_status rvi_learner_log_generation(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
-/* Files of generations that the log names from this event on, as far as they are not here; *last:
- * the last event of the log as far as that is known. */
-rv_status rvi_learner_fetch_generations(rvi_learner *l, uint64_t from, uint64_t *last,
-                                        rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_load_file(const rvi_learner *l, const char *path, rvi_adapter **out,
+                                rv_error *err) RVI_MUST_CHECK;
+
+/* ---- files.c ---- */
+/* Logs the publishing of a generation whose file is on the disk, with what it has absorbed; where
+ * the store is shared, with the file. */
+rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rvi_feedback *f,
+                                     rv_error *err) RVI_MUST_CHECK;
+/* Finds out which generations have no file, of those that the log names from this event on; *last:
+ * the last event that was looked at. */
+rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last,
+                                 rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
+                                       rv_error *err) RVI_MUST_CHECK;
+/* After every change of what is in use: adapters that are now, are read; those of what was
+ * forgotten are erased. */
+rv_status rvi_learner_settle(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- save_shared.c: how a shared adapter was when a generation was made of it ---- */
 rv_status rvi_shared_record(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;
@@ -139,6 +143,7 @@ rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err
 /* The newest active one is what is trained further. Where it is not known any more how it was, what
  * it held waits again. */
 rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_shared_drop(rvi_generation *g);
 void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 
 /* ---- save_instant.c: what scores taught, in the store ---- */

@@ -16,11 +16,6 @@ int rvi_learner_next_number(const rvi_learner *l)
     return l->generations.last_number + 1;
 }
 
-bool rvi_learner_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x)
-{
-    return rvi_generations_continue(&l->generations, g, x->generation);
-}
-
 bool rvi_learner_is_trained(const rvi_learner *l, const rvi_lesson *x)
 {
     const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
@@ -28,23 +23,104 @@ bool rvi_learner_is_trained(const rvi_learner *l, const rvi_lesson *x)
            rvi_generation_active(g); /* of what came after it nobody has asked */
 }
 
-rv_status rvi_learner_add_generation(rvi_learner *l, const rvi_generation *g, rv_error *err)
+/* ---- what a generation was made of ---- */
+
+static bool is_within(const rvi_generation *g, uint64_t event)
 {
-    rv_status st = rvi_generations_reserve(&l->generations, err);
-    if (!st) st = rvi_learner_reserve(l, err);
-    if (!st) rvi_generations_add(&l->generations, g);
+    return event >= g->first && event <= g->last;
+}
+
+static bool lesson_is_of(const rvi_generation *g, const rvi_lesson *x)
+{
+    return g->origin != RVI_FROM_PAIRS && x->in_force && !x->generation && is_within(g, x->event);
+}
+
+static bool pair_is_of(const rvi_generation *g, const rvi_preference *x)
+{
+    return g->origin == RVI_FROM_PAIRS && rvi_preference_waits(x) && is_within(g, x->event);
+}
+
+/* By the log: what waits within its range of events, and what those learned that it goes on
+ * from. */
+static rv_status note_learned(const rvi_learner *l, rvi_generation *g, rv_error *err)
+{
+    rv_status st = rvi_generations_inherit(&l->generations, g, err);
+    for (size_t i = 0; !st && i < l->lessons.n; i++)
+        if (lesson_is_of(g, &l->lessons.list[i]))
+            st = rvi_generation_learn(g, l->lessons.list[i].event, err);
+    for (size_t i = 0; !st && i < l->preferences.n; i++)
+        if (pair_is_of(g, &l->preferences.list[i]))
+            st = rvi_generation_learn(g, l->preferences.list[i].event, err);
     return st;
 }
 
-rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event, rv_error *err)
+static bool is_absorbed(const rvi_generation *g, uint64_t event)
 {
-    char digest[RVI_SHA256_HEX];
-    rv_status st = rvi_adapter_digest(g->adapter, digest, err);
-    return st ? st : rvi_learner_publish_made(l, g, digest, NULL, event, err);
+    for (size_t i = 0; i < g->n_learned; i++)
+        if (g->learned[i].event == event) return g->learned[i].absorbed;
+    return false;
 }
 
-rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *digest,
-                                   const char *file, uint64_t *event, rv_error *err)
+/* That is its own from now on. */
+static void claim(rvi_learner *l, const rvi_generation *g)
+{
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        rvi_lesson *x = &l->lessons.list[i];
+        if (!lesson_is_of(g, x)) continue;
+        x->generation = g->number;
+        x->absorbed = is_absorbed(g, x->event);
+    }
+    for (size_t i = 0; i < l->preferences.n; i++)
+        if (pair_is_of(g, &l->preferences.list[i])) l->preferences.list[i].generation = g->number;
+}
+
+int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g)
+{
+    int n = 0;
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        rvi_lesson *x = &l->lessons.list[i];
+        if (x->generation != g->number) continue;
+        x->generation = 0;
+        x->absorbed = false;
+        n += x->in_force;
+    }
+    for (size_t i = 0; i < l->preferences.n; i++) {
+        rvi_preference *x = &l->preferences.list[i];
+        if (x->generation != g->number) continue;
+        x->generation = 0;
+        n += rvi_preference_waits(x);
+    }
+    return n;
+}
+
+/* ---- publishing ---- */
+
+/* The places for it first, so that nothing can fail once it is logged. */
+static rv_status reserve(rvi_learner *l, rvi_generation *g, rv_error *err)
+{
+    rv_status st = note_learned(l, g, err);
+    if (!st) st = rvi_generations_reserve(&l->generations, err);
+    return st ? st : rvi_learner_reserve(l, err);
+}
+
+rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g, rv_error *err)
+{
+    rv_status st = reserve(l, g, err);
+    if (st) return st;
+    rvi_generations_add(&l->generations, g);
+    claim(l, g);
+    return RV_OK;
+}
+
+/* An import or a merge is written otherwise than it is: its digest is only for the log. */
+rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event, rv_error *err)
+{
+    rv_status st = rvi_adapter_digest(g->adapter, g->digest, err);
+    return st ? st : rvi_learner_publish_made(l, g, NULL, event, err);
+}
+
+rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *file,
+                                   uint64_t *event, rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, g->origin == RVI_FROM_FILE    ? RVI_FEEDBACK_IMPORT
                                           : g->origin == RVI_FROM_MERGE ? RVI_FEEDBACK_MERGE
@@ -63,14 +139,15 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     if (l->deep && g->known) f.note = rvi_text_of(l->deep);
     f.n_parents = g->n_parents;
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
-    memcpy(f.digest, digest, sizeof f.digest);
+    memcpy(f.digest, g->digest, sizeof f.digest);
+    if (f.kind != RVI_FEEDBACK_PUBLISH) g->digest[0] = 0;
     st = file && fits ? rvi_learner_move_generation(l, file, g, err)
                       : rvi_learner_save_generation(l, g, err);
-    if (!st) st = rvi_generations_reserve(&l->generations, err);
-    if (!st) st = rvi_learner_reserve(l, err);
-    if (!st) st = rvi_learner_log_generation(l, &f, err);
+    if (!st) st = reserve(l, g, err);
+    if (!st) st = rvi_learner_log_generation(l, g, &f, err);
     if (st) return st;
     rvi_generations_add(&l->generations, g);
+    claim(l, g);
     if (event) *event = f.seq;
     return RV_OK;
 }
@@ -80,11 +157,11 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
-    const rvi_generation *to = generation ? rvi_learner_generation(l, generation) : NULL;
-    if (generation && (!to || to->gone_by))
-        return rvi_error(err, RV_E_NOT_FOUND,
-                         to ? "generation %d is out of use" : "there is no generation %d",
-                         generation);
+    const rvi_generation *to = NULL;
+    if (generation) st = rvi_learner_need_adapter(l, generation, &to, err);
+    if (st) return st;
+    if (to && to->gone_by)
+        return rvi_error(err, RV_E_NOT_FOUND, "generation %d is out of use", generation);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_ROLLBACK);
     f.generation = (uint64_t)generation;
     st = rvi_instant_catch_up(l, err);
@@ -93,34 +170,30 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
     if (st) return st;
     rvi_history_note(&l->history, RVI_DID_ROLL_BACK, f.seq);
     int n = rvi_generations_go_back(&l->generations, f.generation, f.seq);
-    if ((st = rvi_shared_restore(l, err))) return st;
+    if ((st = rvi_learner_settle(l, err))) return st;
     out->applied = 1;
     out->event = f.seq;
     out->generation = generation;
-    snprintf(out->notes, sizeof out->notes,
-             "%d generation%s out of use; what was taught is still answered from memory", n,
-             n == 1 ? " is" : "s are");
+    snprintf(
+        out->notes, sizeof out->notes,
+        "%d generation%s out of use until this is taken back; what was taught is still answered "
+        "from memory",
+        n, n == 1 ? " is" : "s are");
     return RV_OK;
 }
 
 /* ---- what must not be known any more ---- */
 
-rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_again,
-                               rv_error *err)
+void rvi_learner_withdraw(rvi_learner *l, uint64_t by, bool erase, int *n_gone, int *n_again)
 {
+    rvi_generations *all = &l->generations;
     *n_gone = *n_again = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) {
-        const rvi_lesson *x = &l->lessons.list[i];
-        if (x->ended_by != by) continue;
-        if (x->generation) *n_gone += rvi_generations_withdraw(&l->generations, x->generation, by);
-    }
-    if (!*n_gone) return RV_OK;
-    for (size_t i = 0; i < l->lessons.n; i++) {
-        rvi_lesson *x = &l->lessons.list[i];
-        const rvi_generation *g = x->generation ? rvi_learner_generation(l, x->generation) : NULL;
-        if (!g || g->gone_by != by || x->ended_by == by) continue;
-        x->generation = 0;
-        *n_again += x->in_force;
-    }
-    return rvi_shared_restore(l, err);
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (l->lessons.list[i].ended_by == by)
+            *n_gone += rvi_generations_withdraw(all, l->lessons.list[i].event, by, erase);
+    for (size_t i = 0; i < l->preferences.n; i++)
+        if (l->preferences.list[i].forgotten_by == by)
+            *n_gone += rvi_generations_withdraw(all, l->preferences.list[i].event, by, erase);
+    for (size_t i = 0; *n_gone && i < all->n; i++)
+        if (all->list[i].gone_by == by) *n_again += rvi_learner_wait_again(l, &all->list[i]);
 }

@@ -92,6 +92,7 @@ static int trace_one(void *ctx, const rvi_feedback *f)
     tracer *t = ctx;
     t->st = make_until(t, f->seq);
     if (!t->st) t->st = rvi_learner_apply(t->l, f, t->err);
+    if (!t->st && f->kind != RVI_FEEDBACK_CORRECTION) t->st = rvi_learner_settle(t->l, t->err);
     t->out->n_events++;
     return t->st || t->out->different;
 }

@@ -182,8 +182,12 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_base_model *v,
     rvi_baseline_use(&l->baseline, &l->base);
     if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
     if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */
-    if (!st) st = rvi_adapter_digest(r->made.adapter, r->digest, err);
-    if (!st) st = rvi_learner_save_early(l, v, &r->made, r->digest, &r->file, err);
+    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+        st = rvi_generation_learn(&r->made, r->events[i], err);
+        if (!st) r->made.learned[i].absorbed = r->absorbed[i];
+    }
+    if (!st) st = rvi_adapter_digest(r->made.adapter, r->made.digest, err);
+    if (!st) st = rvi_learner_save_early(l, v, &r->made, &r->file, err);
     return st;
 }
 
@@ -206,40 +210,18 @@ bool rvi_round_is_current(const rvi_round *r, const rvi_learner *l)
     return n == r->n_waiting;
 }
 
-/* Which slots may rest: lost if it cannot be written, and that only means that they go on
- * speaking. */
-static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_store_begin(&l->store, false, err);
-    if (st) return st;
-    for (size_t i = 0, k = 0; !st && i < l->lessons.n && k < r->n_waiting; i++) {
-        rvi_lesson *x = &l->lessons.list[i];
-        if (x->event != r->events[k]) continue;
-        x->absorbed = r->absorbed[k++];
-        st = rvi_learner_save_absorbed(l, x, err);
-    }
-    return rvi_store_end(&l->store, st, err);
-}
-
 rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_error *err)
 {
     *published = false;
     rv_status st = rvi_learner_own(l, err); /* others may have taken something back */
     if (st || !rvi_round_is_current(r, l)) return st;
-    st = rvi_learner_publish_made(l, &r->made, r->digest, r->file.len ? r->file.data : NULL, NULL,
-                                  err);
+    st = rvi_learner_publish_made(l, &r->made, r->file.len ? r->file.data : NULL, NULL, err);
     if (st) return st;
     *published = true;
     rvi_shared_save(l, &r->made);
-    r->made.adapter = NULL; /* the generation's, as is what it keeps of a shared one */
-    r->made.theta = r->made.fisher = NULL;
+    r->made = (rvi_generation){.number = r->made.number}; /* the rest is the learner's */
     r->was_shared = false;
-    for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_waiting; i++)
-        if (l->lessons.list[i].event == r->events[k]) {
-            l->lessons.list[i].generation = r->made.number;
-            k++;
-        }
-    return l->o.no_slots ? RV_OK : keep_absorbed(r, l, err);
+    return RV_OK;
 }
 
 void rvi_round_deinit(rvi_round *r, rvi_learner *l)

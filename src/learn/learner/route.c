@@ -216,9 +216,9 @@ static bool is_gated(const rvi_learner *l, const rvi_generation *g)
 static bool takes_part(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *asked,
                        bool all)
 {
-    if (!rvi_generation_active(g)) return false;
+    if (!g->adapter || !rvi_generation_active(g)) return false;
     if (all || !is_gated(l, g)) return true;
-    return asked && rvi_learner_holds(l, g, asked);
+    return asked && asked->generation && rvi_generation_has_learned(g, asked->event);
 }
 
 /* The adapters for this lesson; all: whatever is asked for. */

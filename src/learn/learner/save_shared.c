@@ -10,11 +10,19 @@
 
 static const char name[] = "shared";
 
-void rvi_generation_deinit(rvi_generation *g)
+void rvi_shared_drop(rvi_generation *g)
 {
     rvi_free(g->theta);
     rvi_free(g->fisher);
     g->theta = g->fisher = NULL;
+}
+
+void rvi_generation_deinit(rvi_generation *g)
+{
+    rvi_shared_drop(g);
+    rvi_free(g->learned);
+    g->learned = NULL;
+    g->n_learned = 0;
 }
 
 static rv_status take(rvi_generation *g, const void *theta, const void *fisher, size_t n,
@@ -23,7 +31,7 @@ static rv_status take(rvi_generation *g, const void *theta, const void *fisher, 
     g->theta = rvi_alloc_array(n, sizeof *g->theta);
     g->fisher = rvi_alloc_array(n, sizeof *g->fisher);
     if (!g->theta || !g->fisher) {
-        rvi_generation_deinit(g);
+        rvi_shared_drop(g);
         return rvi_nomem(err, "shared adapter");
     }
     memcpy(g->theta, theta, n * sizeof *g->theta);

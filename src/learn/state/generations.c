@@ -32,13 +32,13 @@ void rvi_recipe_read(rvi_generation *g, rvi_text name)
 
 bool rvi_generation_active(const rvi_generation *g)
 {
-    return !g->gone_by && !g->replaced_by;
+    return !g->gone_by && !g->replaced_by && !g->erased && !g->lost;
 }
 
-const rvi_generation *rvi_generations_find(const rvi_generations *g, int number)
+rvi_generation *rvi_generations_find(const rvi_generations *g, int number)
 {
     for (size_t i = g->n; i-- > 0;) {
-        const rvi_generation *x = &g->list[i];
+        rvi_generation *x = &g->list[i];
         if (number ? x->number == number : rvi_generation_active(x)) return x;
     }
     return NULL;
@@ -71,7 +71,7 @@ static void settle(rvi_generations *g)
     for (size_t i = 0; i < g->n; i++) {
         const rvi_generation *x = &g->list[i];
         g->list[i].replaced_by = 0;
-        for (size_t k = 0; !x->gone_by && k < i; k++)
+        for (size_t k = 0; !x->gone_by && !x->lost && k < i; k++)
             if (replaces(x, &g->list[k])) g->list[k].replaced_by = x->number;
     }
 }
@@ -100,13 +100,53 @@ int rvi_generations_go_back(rvi_generations *g, uint64_t to, uint64_t by)
     return n;
 }
 
-int rvi_generations_withdraw(rvi_generations *g, int number, uint64_t by)
+bool rvi_generation_has_learned(const rvi_generation *x, uint64_t event)
+{
+    size_t i = 0;
+    while (i < x->n_learned && x->learned[i].event != event) i++;
+    return i < x->n_learned;
+}
+
+int rvi_generations_withdraw(rvi_generations *g, uint64_t learned, uint64_t by, bool erase)
 {
     int n = 0;
-    for (size_t i = 0; i < g->n; i++)
-        if (rvi_generations_continue(g, &g->list[i], number)) n += take_out(&g->list[i], by);
+    for (size_t i = 0; i < g->n; i++) {
+        rvi_generation *x = &g->list[i];
+        if (!rvi_generation_has_learned(x, learned)) continue;
+        n += take_out(x, by) || (erase && !x->erased);
+        x->erased = x->erased || erase;
+    }
     settle(g);
     return n;
+}
+
+void rvi_generations_lose(rvi_generations *g, rvi_generation *x)
+{
+    x->lost = true;
+    settle(g);
+}
+
+rv_status rvi_generation_learn(rvi_generation *x, uint64_t event, rv_error *err)
+{
+    if (rvi_generation_has_learned(x, event)) return RV_OK;
+    rvi_learned *more = rvi_realloc_array(x->learned, x->n_learned + 1, sizeof *more);
+    if (!more) return rvi_nomem(err, "generations");
+    x->learned = more;
+    x->learned[x->n_learned++] = (rvi_learned){.event = event};
+    return RV_OK;
+}
+
+rv_status rvi_generations_inherit(const rvi_generations *g, rvi_generation *x, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; i < g->n; i++) {
+        const rvi_generation *older = &g->list[i];
+        bool goes_on =
+            is_parent(x, older->number) || (replaces(x, older) && rvi_generation_active(older));
+        for (size_t k = 0; goes_on && !st && k < older->n_learned; k++)
+            st = rvi_generation_learn(x, older->learned[k].event, err);
+    }
+    return st;
 }
 
 int rvi_generations_bring_back(rvi_generations *g, uint64_t by)
@@ -119,15 +159,6 @@ int rvi_generations_bring_back(rvi_generations *g, uint64_t by)
     }
     settle(g);
     return n;
-}
-
-bool rvi_generations_continue(const rvi_generations *g, const rvi_generation *x, int number)
-{
-    while (number && number != x->number) {
-        const rvi_generation *older = rvi_generations_find(g, number);
-        number = older ? older->replaced_by : 0;
-    }
-    return number != 0;
 }
 
 bool rvi_generations_gate_merged(const rvi_generations *g, const rvi_generation *merged)

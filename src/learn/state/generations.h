@@ -1,5 +1,6 @@
 /* generations.h - adapters that are published and never change. What rolling back changes is which
- * of them are active. Numbers rise by one and are never used again. */
+ * of them are active. Numbers rise by one and are never used again. One that learned what was
+ * forgotten is erased: it stays in the list, without its adapter. */
 #ifndef RVI_LEARN_STATE_GENERATIONS_H
 #define RVI_LEARN_STATE_GENERATIONS_H
 
@@ -16,14 +17,25 @@ typedef enum rvi_origin {
 
 enum { RVI_GENERATION_PARENTS = 8 };
 
+typedef struct rvi_learned {
+    uint64_t event; /* of a lesson or a pair that it was trained on */
+    bool absorbed;  /* the adapter was seen to say that lesson by itself */
+} rvi_learned;
+
 typedef struct rvi_generation {
     int number; /* 1, 2, 3 ... */
     rvi_origin origin;
     rvi_recipe recipe;
     bool gated;
-    uint64_t gone_by; /* the event that put it out of use; 0: none did */
-    int replaced_by;  /* the number of a later one; 0: none */
-    rvi_adapter *adapter;
+    uint64_t gone_by;     /* the event that put it out of use; 0: none did */
+    int replaced_by;      /* the number of a later one; 0: none */
+    bool erased;          /* what it learned was forgotten, */
+    bool wiped;           /* and its copies in the store and in the learner's directory are gone */
+    bool lost;            /* its adapter cannot be read any more */
+    rvi_adapter *adapter; /* NULL: not loaded, because it was not used yet; erased; or lost */
+    char digest[RVI_SHA256_HEX]; /* of the adapter as its file has it; "": unknown */
+    rvi_learned *learned;        /* also by those that it goes on from */
+    size_t n_learned;
     float *theta, *fisher; /* of a shared adapter when it was published: what training goes on from,
                               n_theta each; may be NULL */
     size_t n_theta;
@@ -46,21 +58,26 @@ const char *rvi_recipe_name(const rvi_generation *g);
 void rvi_recipe_read(rvi_generation *g, rvi_text name);
 
 bool rvi_generation_active(const rvi_generation *g);
-const rvi_generation *rvi_generations_find(const rvi_generations *g,
-                                           int number); /* 0: the newest active; NULL: none */
+/* number 0: the newest active; NULL: none. */
+rvi_generation *rvi_generations_find(const rvi_generations *g, int number);
 /* Room for one more, so that the next cannot fail. */
 rv_status rvi_generations_reserve(rvi_generations *g, rv_error *err) RVI_MUST_CHECK;
 /* Takes what x holds; which generations are active is decided anew. */
 void rvi_generations_add(rvi_generations *g, const rvi_generation *x);
+/* Adds to what x learned what those learned that it goes on from: parents, and the active one of a
+ * shared adapter. */
+rv_status rvi_generations_inherit(const rvi_generations *g, rvi_generation *x,
+                                  rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_generation_learn(rvi_generation *x, uint64_t event, rv_error *err) RVI_MUST_CHECK;
+void rvi_generations_lose(rvi_generations *g, rvi_generation *x); /* it counts as if it never was */
 /* Higher numbers than `to` are out of use, by an event. Returns how many it put there. */
 int rvi_generations_go_back(rvi_generations *g, uint64_t to, uint64_t by);
-/* So are the one of this number and those that took its place: what it was trained on must not be
- * known any more. */
-int rvi_generations_withdraw(rvi_generations *g, int number, uint64_t by);
+/* So are those that learned this event. erase: and are erased, even if they were out of use. */
+int rvi_generations_withdraw(rvi_generations *g, uint64_t learned, uint64_t by, bool erase);
 /* What the event put out of use is in use again; returns how many. */
 int rvi_generations_bring_back(rvi_generations *g, uint64_t by);
-/* Is x the generation of this number (0: none), or one that took its place? */
-bool rvi_generations_continue(const rvi_generations *g, const rvi_generation *x, int number);
+/* Was it, or one that it goes on from, trained on the lesson or pair of this event? */
+bool rvi_generation_has_learned(const rvi_generation *x, uint64_t event);
 bool rvi_generations_gate_merged(const rvi_generations *g,
                                  const rvi_generation *merged); /* is a parent gated? */
 /* Was it, or a parent of it, made of lessons? */

@@ -63,15 +63,17 @@ void rvi_instructions_logged(rvi_instructions *x, uint64_t event)
 const rvi_instruction *rvi_instructions_take_back(rvi_instructions *x, uint64_t event, uint64_t by)
 {
     const rvi_instruction *ended = NULL;
-    for (size_t i = 0; i < x->n; i++) {
+    uint64_t later = 0; /* where the same words were said again meanwhile, they go on standing */
+    for (size_t i = x->n; i-- > 0;) { /* it came after those that it ended */
         rvi_instruction *one = &x->list[i];
-        if (one->event == event && one->in_force) {
+        if (one->event == event) {
+            if (one->in_force) ended = one;
+            later = one->ended_by;
             one->in_force = false;
             one->ended_by = by;
-            ended = one;
         } else if (one->ended_by == event) {
-            one->in_force = true;
-            one->ended_by = 0;
+            one->in_force = !later;
+            one->ended_by = later;
         }
     }
     return ended;

@@ -69,7 +69,7 @@ void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
     l->list[l->n++].event = event;
 }
 
-const rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event)
+rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event)
 {
     size_t low = 0, high = l->n;
     while (low < high) {
@@ -84,15 +84,17 @@ const rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event)
 
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by)
 {
-    const rvi_lesson *ended = NULL;
+    const rvi_lesson *ended = NULL, *taken = rvi_lessons_find(l, event);
+    /* where another has taken its place meanwhile, that one goes on standing */
+    uint64_t later = taken && !taken->in_force ? taken->ended_by : 0;
     for (size_t i = 0; i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
-        if (x->event == event && x->in_force) {
+        if (x->event == event) {
+            if (x->in_force) ended = x;
             end(x, by);
-            ended = x;
         } else if (x->ended_by == event) {
-            x->in_force = true;
-            x->ended_by = 0;
+            x->in_force = !later;
+            x->ended_by = later;
         }
     }
     return ended;
@@ -105,13 +107,12 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int 
     for (size_t i = 0; !st && i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
         bool in = false;
-        if (!x->in_force) continue;
         st = rvi_words_contain(&in, x->question, strlen(x->question), text, strlen(text), err);
         if (!st && !in)
             st = rvi_words_contain(&in, x->answer, strlen(x->answer), text, strlen(text), err);
         if (!in) continue;
+        *n += x->in_force;
         end(x, by);
-        ++*n;
     }
     return st;
 }

@@ -36,11 +36,12 @@ void rvi_lesson_deinit(rvi_lesson *x);
 rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err) RVI_MUST_CHECK;
 /* Takes x; it stands, and no other of the same question. */
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event);
-const rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
+rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
 /* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
  * not stand. */
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
-/* All with this text in their question or answer end; *n: how many. */
+/* All with this text in their question or answer end, those that did not stand any more too; *n:
+ * how many stood. */
 rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n,
                              rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came. */

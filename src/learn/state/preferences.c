@@ -1,6 +1,9 @@
 #include "learn/state/preferences.h"
 
+#include <string.h>
+
 #include "base/mem.h"
+#include "learn/consolidate/words.h"
 #include "learn/journal/text.h"
 #include "learn/state/list.h"
 
@@ -34,10 +37,15 @@ rv_status rvi_preferences_add(rvi_preferences *p, uint64_t event, const char *qu
     return add(p, event, rvi_text_of(question), rvi_text_of(chosen), rvi_text_of(rejected), err);
 }
 
+bool rvi_preference_waits(const rvi_preference *x)
+{
+    return !x->generation && !x->forgotten_by;
+}
+
 bool rvi_preferences_remove(rvi_preferences *p, uint64_t event)
 {
     for (size_t i = 0; i < p->n; i++) {
-        if (p->list[i].event != event || p->list[i].used) continue;
+        if (p->list[i].event != event || !rvi_preference_waits(&p->list[i])) continue;
         free_texts(&p->list[i]);
         rvi_list_cut(p->list, &p->n, i, sizeof *p->list);
         return true;
@@ -45,11 +53,35 @@ bool rvi_preferences_remove(rvi_preferences *p, uint64_t event)
     return false;
 }
 
+rv_status rvi_preferences_forget(rvi_preferences *p, const char *text, uint64_t by, int *n,
+                                 rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; i < p->n; i++) {
+        rvi_preference *x = &p->list[i];
+        const char *fields[] = {x->question, x->chosen, x->rejected};
+        bool in = false;
+        for (size_t k = 0; !st && !in && k < RVI_COUNT(fields); k++)
+            st = rvi_words_contain(&in, fields[k], strlen(fields[k]), text, strlen(text), err);
+        if (!in && !st) continue;
+        *n += !x->forgotten_by;
+        x->forgotten_by = by;
+    }
+    return st;
+}
+
 rv_status rvi_preferences_apply(rvi_preferences *p, const rvi_feedback *f, rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_preferences_remove(p, f->target);
-    if (f->kind != RVI_FEEDBACK_CORRECTION || !rvi_text_is(f->note, "preference")) return RV_OK;
-    return add(p, f->seq, f->question, f->corrected, f->given, err);
+    if (f->kind == RVI_FEEDBACK_CORRECTION && rvi_text_is(f->note, "preference"))
+        return add(p, f->seq, f->question, f->corrected, f->given, err);
+    if (f->kind != RVI_FEEDBACK_FORGET) return RV_OK;
+    int n = 0;
+    char *text = rvi_text_copy(f->note);
+    rv_status st =
+        text ? rvi_preferences_forget(p, text, f->seq, &n, err) : rvi_nomem(err, "event");
+    rvi_free(text);
+    return st;
 }
 
 void rvi_preferences_deinit(rvi_preferences *p)

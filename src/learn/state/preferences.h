@@ -7,7 +7,8 @@
 typedef struct rvi_preference {
     uint64_t event;
     char *question, *chosen, *rejected;
-    bool used; /* an adapter was made of it, or it must not be learned from */
+    int generation;        /* that learned it; 0: it waits */
+    uint64_t forgotten_by; /* the event after which it is not known any more; 0: none */
 } rvi_preference;
 
 typedef struct rvi_preferences { /* {0} is empty */
@@ -19,8 +20,14 @@ typedef struct rvi_preferences { /* {0} is empty */
 rv_status rvi_preferences_add(rvi_preferences *p, uint64_t event, const char *question,
                               const char *chosen, const char *rejected,
                               rv_error *err) RVI_MUST_CHECK;
+/* Does it wait for a deep run? */
+bool rvi_preference_waits(const rvi_preference *x);
 /* Takes out one that no adapter was made of; false: there is none. */
 bool rvi_preferences_remove(rvi_preferences *p, uint64_t event);
+/* All with this text in their question or answers; *n: becomes so many more. What cannot be looked
+ * at is not known any more either. */
+rv_status rvi_preferences_forget(rvi_preferences *p, const char *text, uint64_t by, int *n,
+                                 rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came. */
 rv_status rvi_preferences_apply(rvi_preferences *p, const rvi_feedback *f,
                                 rv_error *err) RVI_MUST_CHECK;

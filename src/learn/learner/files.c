@@ -1,0 +1,463 @@
+/* Where the adapters of generations are: files in the learner's own directory, and, in a store that
+ * is shared, the bytes of these files in the table "adapter", under the generation's number, in
+ * pieces that fit into a record, and in front of them their length and SHA-256. They are written in
+ * the transaction that logs the generation: whoever reads the log finds them.
+ *
+ * A generation is read when it is first used, and compared then with what the log says of it: an
+ * old state may have many that are out of use. What was forgotten is erased with every generation
+ * that learned it, from the store and from the directory; the table "erased" says so to those who
+ * find no file. Each process erases its own copies when it learns of the forgetting. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/blob.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "learn/journal/snapshot.h"
+#include "learn/journal/text.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/state/list.h"
+
+enum { PIECE = RVI_STORE_MAX_RECORD / 2, KEY = RVI_STORE_MAX_KEY, HEAD = 8 + RVI_SHA256_LEN };
+static const char table[] = "adapter", erased[] = "erased";
+static const uint64_t most = (uint64_t)4 << 30; /* bytes of a file */
+
+static size_t head_key(int number, char key[KEY])
+{
+    return (size_t)snprintf(key, KEY, "%010d", number);
+}
+
+static size_t piece_key(int number, size_t piece, char key[KEY])
+{
+    return (size_t)snprintf(key, KEY, "%010d.%06zu", number, piece);
+}
+
+static size_t erased_key(const rvi_learner *l, int number, char key[KEY])
+{
+    return (size_t)snprintf(key, KEY, "%010d.%.200s", number, l->user);
+}
+
+static void make_head(const void *data, size_t len, uint8_t head[HEAD])
+{
+    rvi_sha256 h;
+    for (size_t i = 0; i < 8; i++) head[i] = (uint8_t)((uint64_t)len >> (8 * i));
+    rvi_sha256_init(&h);
+    rvi_sha256_add(&h, data, len);
+    rvi_sha256_end(&h, head + 8);
+}
+
+static rv_status get_head(rvi_learner *l, int number, uint8_t head[HEAD], uint64_t *len,
+                          bool *found, rv_error *err)
+{
+    char key[KEY];
+    rvi_buf data = {0};
+    rv_status st = rvi_store_get(&l->store, table, key, head_key(number, key), &data, found, err);
+    *len = 0;
+    *found = *found && data.len == HEAD;
+    for (size_t i = 0; i < 8 && *found; i++) *len |= (uint64_t)(uint8_t)data.data[i] << (8 * i);
+    if (*found) memcpy(head, data.data, HEAD);
+    rvi_buf_deinit(&data);
+    return st;
+}
+
+/* ---- publishing ---- */
+
+static rv_status put_file(rvi_learner *l, int number, const rvi_blob *b, rv_error *err)
+{
+    char key[KEY];
+    uint8_t head[HEAD];
+    make_head(b->data, b->len, head);
+    rv_status st =
+        rvi_store_put(&l->store, table, key, head_key(number, key), head, sizeof head, err);
+    for (size_t i = 0; !st && i * PIECE < b->len; i++)
+        st = rvi_store_put(&l->store, table, key, piece_key(number, i, key), b->data + i * PIECE,
+                           RVI_MIN(b->len - i * PIECE, (size_t)PIECE), err);
+    return st;
+}
+
+/* Which slots may rest. */
+static rv_status put_absorbed(rvi_learner *l, const rvi_generation *g, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < g->n_learned && g->origin != RVI_FROM_PAIRS; i++)
+        if (g->learned[i].event >= g->first && g->learned[i].event <= g->last)
+            st = rvi_learner_save_absorbed(l, &g->learned[i], err);
+    return st;
+}
+
+rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rvi_feedback *f,
+                                     rv_error *err)
+{
+    rvi_buf path = {0};
+    rvi_blob b = {0};
+    bool shares = rvi_learner_shares(l);
+    rv_status st = rvi_learner_own(l, err);
+    if (!st && shares && !rvi_learner_generation_file(l, g->number, &path))
+        st = rvi_nomem(err, "path");
+    if (!st && shares) st = rvi_blob_open(&b, path.data, err);
+    if (!st) st = rvi_store_begin(&l->store, true, err);
+    if (!st) {
+        if (shares) st = put_file(l, g->number, &b, err);
+        if (!st) st = put_absorbed(l, g, err);
+        if (!st) st = rvi_feedback_append(&l->store, f, err);
+        st = rvi_store_end(&l->store, st, err);
+    }
+    if (!st) rvi_learner_logged(l, f);
+    rvi_blob_close(&b);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+/* ---- finding ---- */
+
+typedef struct named {
+    const rvi_learner *l;
+    int *numbers;
+    size_t n, cap;
+    uint64_t last;
+    bool failed;
+} named;
+
+static int note_generation(void *ctx, const rvi_feedback *f)
+{
+    named *x = ctx;
+    x->last = f->seq;
+    if ((f->kind != RVI_FEEDBACK_PUBLISH && f->kind != RVI_FEEDBACK_IMPORT &&
+         f->kind != RVI_FEEDBACK_MERGE) ||
+        !rvi_text_is(f->user, x->l->user) || f->generation >= INT32_MAX)
+        return 0;
+    int *at = rvi_list_room((void **)&x->numbers, x->n, &x->cap, sizeof *at);
+    x->failed = !at;
+    if (at) x->numbers[x->n++] = (int)f->generation;
+    return x->failed;
+}
+
+/* What is neither here nor in the store is erased, or it is gone. */
+static rv_status find_file(rvi_learner *l, int number, rv_error *err)
+{
+    char key[KEY];
+    uint8_t head[HEAD];
+    uint64_t len;
+    rvi_buf path = {0}, mark = {0};
+    bool found = false, is_erased = false;
+    rv_status st = rvi_learner_generation_file(l, number, &path) ? RV_OK : rvi_nomem(err, "path");
+    bool here = !st && rvi_os_stat(path.data, NULL) == RVI_OS_FILE;
+    if (!st && !here && rvi_learner_shares(l)) st = get_head(l, number, head, &len, &found, err);
+    if (!st && !here && !found)
+        st = rvi_store_get(&l->store, erased, key, erased_key(l, number, key), &mark, &is_erased,
+                           err);
+    if (!st && !here && !found) {
+        rvi_absent *at =
+            rvi_list_room((void **)&l->absent, l->n_absent, &l->cap_absent, sizeof *at);
+        if (at) l->absent[l->n_absent++] = (rvi_absent){number, is_erased};
+        if (!at) st = rvi_nomem(err, "generations");
+    }
+    rvi_buf_deinit(&path);
+    rvi_buf_deinit(&mark);
+    return st;
+}
+
+rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last, rv_error *err)
+{
+    named x = {.l = l, .last = from - 1};
+    *last = UINT64_MAX;
+    l->n_absent = 0;
+    if (!l->dir) return RV_OK;
+    rv_status st = rvi_feedback_read(&l->store, from, note_generation, &x, err);
+    if (!st && x.failed) st = rvi_nomem(err, "generations");
+    for (size_t i = 0; !st && i < x.n; i++) st = find_file(l, x.numbers[i], err);
+    *last = x.last;
+    rvi_free(x.numbers);
+    return st;
+}
+
+/* An adapter whose file is gone is left out, and what it held waits again: nothing is lost. */
+rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
+{
+    if (f->generation >= INT32_MAX) return RV_OK; /* nobody has made so many */
+    l->generations.last_number = RVI_MAX(l->generations.last_number, (int)f->generation);
+    if (!l->dir) return RV_OK;
+    rvi_generation g = {.number = (int)f->generation,
+                        .first = f->first,
+                        .last = f->last,
+                        .n_parents = RVI_MIN(f->n_parents, (size_t)RVI_GENERATION_PARENTS)};
+    for (size_t i = 0; i < l->n_absent; i++)
+        if (l->absent[i].number == g.number) {
+            if (!l->absent[i].erased) {
+                rvi_log_write(l->parts.be->log, RVI_LOG_WARN,
+                              "generation %d is left out: its file is gone", g.number);
+                return RV_OK;
+            }
+            g.erased = g.wiped = true;
+        }
+    for (size_t i = 0; i < g.n_parents; i++)
+        g.parents[i] = (int)RVI_MIN(f->parents[i], (uint64_t)INT32_MAX);
+    rvi_recipe_read(&g, f->recipe);
+    if (g.origin == RVI_FROM_MERGE) g.gated = rvi_generations_gate_merged(&l->generations, &g);
+    /* of imports and merges the log has another digest than the file */
+    if (f->kind == RVI_FEEDBACK_PUBLISH) memcpy(g.digest, f->digest, sizeof g.digest);
+    rv_status st = rvi_learner_add_generation(l, &g, err);
+    if (st) rvi_generation_deinit(&g);
+    return st;
+}
+
+/* ---- reading ---- */
+
+static bool is_here(const char *path, const uint8_t head[HEAD])
+{
+    rvi_blob b = {0};
+    uint8_t own[HEAD];
+    bool same = false;
+    if (rvi_os_stat(path, NULL) == RVI_OS_FILE && !rvi_blob_open(&b, path, NULL)) {
+        make_head(b.data, b.len, own);
+        same = !memcmp(own, head, sizeof own);
+    }
+    rvi_blob_close(&b);
+    return same;
+}
+
+static rv_status get_file(rvi_learner *l, int number, uint64_t len, rvi_buf *out, rv_error *err)
+{
+    char key[KEY];
+    rv_status st = RV_OK;
+    bool found = true;
+    for (size_t i = 0; !st && found && out->len < len; i++)
+        st = rvi_store_get(&l->store, table, key, piece_key(number, i, key), out, &found, err);
+    return st;
+}
+
+static rv_status write_file(const char *path, const rvi_buf *data, rv_error *err)
+{
+    rvi_buf name = {0};
+    FILE *f = NULL;
+    rv_status st = rvi_os_create_beside(path, &name, &f, err);
+    if (!st) st = rvi_os_write(f, data->data, data->len, name.data, err);
+    if (f && fclose(f) && !st) st = rvi_error(err, RV_E_IO, "%s cannot be written", path);
+    if (!st) st = rvi_os_replace(name.data, path, err);
+    if (st && name.len) (void)remove(name.data);
+    rvi_buf_deinit(&name);
+    return st;
+}
+
+/* The file as the store has it. What is not whole there is refused by whoever loads it. */
+static rv_status fetch(rvi_learner *l, int number, const char *path, rv_error *err)
+{
+    uint8_t head[HEAD], own[HEAD];
+    bool found;
+    uint64_t len;
+    rvi_buf data = {.max = (size_t)most};
+    rv_status st = get_head(l, number, head, &len, &found, err);
+    if (!st && found && len <= most && !is_here(path, head)) {
+        st = get_file(l, number, len, &data, err);
+        make_head(data.data, data.len, own);
+        if (!st && !memcmp(own, head, sizeof own)) st = write_file(path, &data, err);
+    }
+    rvi_buf_deinit(&data);
+    return st;
+}
+
+/* One that was made before the store was shared is only here. What fails is tried again when it is
+ * opened again. */
+static void give(rvi_learner *l, int number, const char *path)
+{
+    rvi_blob b = {0};
+    uint8_t head[HEAD];
+    uint64_t len;
+    bool found;
+    if (get_head(l, number, head, &len, &found, NULL) || found || rvi_blob_open(&b, path, NULL))
+        return;
+    rv_status st = rvi_store_begin(&l->store, false, NULL);
+    if (!st) st = rvi_store_end(&l->store, put_file(l, number, &b, NULL), NULL);
+    (void)st;
+    rvi_blob_close(&b);
+}
+
+/* The adapter of the file, if that is the one the log names. */
+static rv_status load(const rvi_learner *l, rvi_generation *g, const char *path, rv_error *err)
+{
+    char digest[RVI_SHA256_HEX] = "";
+    rv_status st = rvi_learner_load_file(l, path, &g->adapter, err);
+    if (!st && g->digest[0]) st = rvi_adapter_digest(g->adapter, digest, err);
+    if (!st && g->digest[0] && strcmp(digest, g->digest))
+        st = rvi_error(err, RV_E_STORAGE, "%s is not the adapter that was published", path);
+    if (st) {
+        rvi_adapter_free(g->adapter);
+        g->adapter = NULL;
+    }
+    return st;
+}
+
+/* What its file tells of its training; one that tells nothing was not trained here. */
+static void read_provenance(rvi_generation *g)
+{
+    rvi_arena arena = {0};
+    const rvi_json *root;
+    const char *text = g->adapter->provenance;
+    if (text && !rvi_json_parse(&root, text, strlen(text), &arena, "provenance", NULL)) {
+        int64_t steps = rvi_json_int(rvi_json_get(root, "steps"), 0);
+        double loss = rvi_json_number(rvi_json_get(root, "loss"), 0);
+        double kl = rvi_json_number(rvi_json_get(root, "probe_kl"), 0);
+        if (steps > 0 && steps < INT32_MAX && loss >= 0 && kl >= 0)
+            g->figures = (rvi_study_result){.n_steps = (int)steps, .ce = loss, .probe_kl = kl};
+    }
+    rvi_arena_deinit(&arena);
+}
+
+/* *out_of_reach: the store is, so that it is not known whether the adapter can be read. */
+static rv_status read_adapter(rvi_learner *l, rvi_generation *g, bool *out_of_reach, rv_error *err)
+{
+    rvi_buf path = {0};
+    bool shares = rvi_learner_shares(l);
+    rv_status st =
+        rvi_learner_generation_file(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    *out_of_reach = false;
+    if (!st && g->digest[0]) st = load(l, g, path.data, err);
+    if (st != RV_E_NOMEM && !g->adapter) {
+        if (shares && (st = fetch(l, g->number, path.data, err))) *out_of_reach = true;
+        if (!*out_of_reach && (shares || !g->digest[0])) st = load(l, g, path.data, err);
+    }
+    if (!st && shares) give(l, g->number, path.data);
+    if (!st && g->origin != RVI_FROM_FILE) read_provenance(g);
+    if (!st) st = rvi_shared_load(l, g, err);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+rv_status rvi_learner_need_adapter(rvi_learner *l, int number, const rvi_generation **out,
+                                   rv_error *err)
+{
+    bool out_of_reach;
+    rvi_generation *g = rvi_generations_find(&l->generations, number);
+    *out = NULL;
+    if (!g || g->lost)
+        return rvi_error(err, RV_E_NOT_FOUND,
+                         number ? "there is no generation %d" : "there is no generation", number);
+    if (g->erased)
+        return rvi_error(err, RV_E_NOT_FOUND,
+                         "generation %d is erased: what it learned was forgotten", g->number);
+    rv_status st = g->adapter ? RV_OK : read_adapter(l, g, &out_of_reach, err);
+    if (!st) *out = g;
+    return st;
+}
+
+/* What it held waits again. Its file is kept under another name: whoever opens the state later
+ * finds none, and sees who learned it next. */
+static void lose(rvi_learner *l, rvi_generation *g, const rv_error *why)
+{
+    rvi_buf path = {0}, aside = {0};
+    rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "generation %d is left out: %s", g->number,
+                  why->text);
+    if (rvi_learner_generation_file(l, g->number, &path) &&
+        rvi_buf_printf(&aside, "%s.damaged", path.data) &&
+        rvi_os_stat(path.data, NULL) == RVI_OS_FILE && rvi_os_replace(path.data, aside.data, NULL))
+        rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "%s cannot be renamed", path.data);
+    rvi_buf_deinit(&path);
+    rvi_buf_deinit(&aside);
+    rvi_generations_lose(&l->generations, g);
+    rvi_learner_wait_again(l, g);
+}
+
+static rv_status read_active(rvi_learner *l, rv_error *err)
+{
+    for (size_t i = 0; i < l->generations.n && l->dir; i++) {
+        rvi_generation *g = &l->generations.list[i];
+        rv_error why = {0};
+        bool out_of_reach;
+        if (g->adapter || !rvi_generation_active(g)) continue;
+        rv_status st = read_adapter(l, g, &out_of_reach, &why);
+        if (st == RV_E_NOMEM || (st && out_of_reach)) return rvi_error(err, st, "%s", why.text);
+        if (!st) continue;
+        lose(l, g, &why);
+        i = (size_t)-1; /* others may be active in its place */
+    }
+    return RV_OK;
+}
+
+/* ---- erasing ---- */
+
+static rv_status erase_in_store(rvi_learner *l, int number, rv_error *err)
+{
+    char key[KEY];
+    uint8_t head[HEAD];
+    uint64_t len = 0;
+    bool found = false;
+    rv_status st = rvi_store_put(&l->store, erased, key, erased_key(l, number, key), "1", 1, err);
+    if (!st && rvi_learner_shares(l)) st = get_head(l, number, head, &len, &found, err);
+    if (!found || st) return st;
+    st = rvi_store_remove(&l->store, table, key, head_key(number, key), err);
+    for (size_t i = 0; !st && i * PIECE < len; i++)
+        st = rvi_store_remove(&l->store, table, key, piece_key(number, i, key), err);
+    return st;
+}
+
+static bool unerased(const rvi_learner *l)
+{
+    for (size_t i = 0; i < l->generations.n; i++)
+        if (l->generations.list[i].erased && !l->generations.list[i].wiped) return true;
+    return false;
+}
+
+rv_status rvi_learner_clean(const rvi_learner *l, const char *dir, bool all, rv_error *err)
+{
+    rv_status st = RV_OK;
+    bool any = false;
+    rvi_buf path = {0};
+    for (size_t i = 0; !st && i < l->generations.n; i++) {
+        const rvi_generation *g = &l->generations.list[i];
+        if (!g->erased) continue;
+        any = true;
+        path.len = 0;
+        if (!rvi_buf_printf(&path, "%s/" RVI_GENERATION_FILE, dir, g->number))
+            st = rvi_nomem(err, "path");
+        else if (rvi_os_stat(path.data, NULL) != RVI_OS_NONE && remove(path.data))
+            st = rvi_error(err, RV_E_IO, "%s cannot be removed", path.data);
+    }
+    rvi_buf_deinit(&path);
+    if (!any) return st;
+    rvi_snapshot_drop(dir, "run", 0); /* of training that was stopped: it may have known it, too */
+    rvi_snapshot_drop(dir, "shared", 0);
+    if (all) rvi_learner_remove_early(dir);
+    return st;
+}
+
+static rv_status erase(rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_store_begin(&l->store, true, err);
+    for (size_t i = 0; !st && i < l->generations.n; i++)
+        if (l->generations.list[i].erased && !l->generations.list[i].wiped)
+            st = erase_in_store(l, l->generations.list[i].number, err);
+    if (l->store.in_transaction) st = rvi_store_end(&l->store, st, err);
+    if (!st && l->dir) st = rvi_learner_clean(l, l->dir, false, err);
+    for (size_t i = 0; !st && i < l->generations.n; i++)
+        if (l->generations.list[i].erased) l->generations.list[i].wiped = true;
+    return st;
+}
+
+/* What cannot be erased now is tried again after the next event, and by whoever opens the state. */
+static rv_status erase_forgotten(rvi_learner *l, rv_error *err)
+{
+    rv_error why = {0};
+    for (size_t i = 0; i < l->generations.n; i++) {
+        rvi_generation *g = &l->generations.list[i];
+        if (!g->erased || !g->adapter) continue;
+        rvi_adapter_sets_retire(&l->sets, g->adapter);
+        g->adapter = NULL;
+        rvi_shared_drop(g);
+    }
+    rvi_adapter_sets_sweep(&l->sets);
+    l->unerased[0] = 0;
+    rv_status st = unerased(l) ? erase(l, &why) : RV_OK;
+    if (!st) return RV_OK;
+    snprintf(l->unerased, sizeof l->unerased, "%s", why.text);
+    if (st == RV_E_NOMEM) return rvi_nomem(err, "erasing");
+    rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "adapters of what was forgotten: %s", why.text);
+    return RV_OK;
+}
+
+rv_status rvi_learner_settle(rvi_learner *l, rv_error *err)
+{
+    rv_status st = read_active(l, err);
+    if (!st) st = erase_forgotten(l, err);
+    return st ? st : rvi_shared_restore(l, err);
+}
