@@ -106,7 +106,9 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 void rvi_learner_flush(rvi_learner *l)
 {
     bool any;
-    if (l->instructing) rvi_learner_follow(l, &any); /* nothing that was forgotten stays here */
+    if (l->instructing && !l->flushed)
+        rvi_learner_follow(l, &any); /* nothing that was forgotten stays here */
+    l->flushed = true;
     rvi_learner_yield(l);
     rvi_learner_end_lease(l);
     rvi_os_unlock(l->lock); /* others may have it */
