@@ -160,6 +160,9 @@ RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const ch
  * not possible, applied is 0 and nothing is logged. Of a correction that was trained: as
  * forgetting it. */
 RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err);
+/* The same for the last event that came by this learner: not by another process that shares the
+ * store, nor by an earlier one. applied is 0 where there is none. */
+RV_API rv_status rv_learner_undo_own(rv_learner *l, rv_adaptation **out, rv_error *err);
 /* The same for all events after this version (rv_learner_version), the last one first, as far as
  * they can be taken back; notes tell how many. What was forgotten since stays forgotten. */
 RV_API rv_status rv_learner_undo_to(rv_learner *l, uint64_t version, rv_adaptation **out,
@@ -219,6 +222,10 @@ RV_API rv_status rv_learner_start(rv_learner *l, rv_error *err);
  * moment only: on a busy machine the thread may run, and use the runtime's allocator, a little
  * longer. */
 RV_API void rv_learner_pause(rv_learner *l);
+/* Whether background threads of all learners on this store rest, of other processes and of those to
+ * come too: a setting of the store. What is being trained stops, as by rv_learner_pause; learners
+ * that share the store follow within a second. */
+RV_API rv_status rv_learner_set_paused(rv_learner *l, int paused, rv_error *err);
 
 typedef enum rv_preference_loss { RV_LOSS_DPO, RV_LOSS_KTO } rv_preference_loss;
 /* Trains what waits, now, on this thread. RV_LOOP_BACKGROUND: corrections, as the background thread

@@ -36,6 +36,7 @@ typedef struct job {
     rvi_job work;          /* kind NULL: there is nothing to do */
     atomic_bool cancelled; /* it is stopped, or what it is for is gone */
     atomic_bool done;
+    bool outdated;       /* what it is for is gone; the thread that waits looks at it */
     atomic_bool starves; /* it is one of the runtime's n_starving, until it ends */
     rv_status st;
     rv_error err;
@@ -107,7 +108,7 @@ static rv_status take(job *j, double *wait)
 {
     rvi_learner *l = j->l->l;
     rvi_job *w = &j->work;
-    w->kind = rvi_job_due(l, rvi_api_idle_seconds(j->l->m->rt), wait);
+    w->kind = l->paused ? NULL : rvi_job_due(l, rvi_api_idle_seconds(j->l->m->rt), wait);
     if (w->kind && !rvi_learner_lease(l)) {
         w->kind = NULL;
         *wait = LEASE;
@@ -128,17 +129,21 @@ static void finish_pending(rv_learner *l)
         rvi_log_write(l->m->rt->be->log, RVI_LOG_WARN, "after a judgement: %s", why.text);
 }
 
-/* Until the job has ended. Whoever changes the lessons posts the wakeup: training what was taken
- * back would be in vain. False: the learner was freed, and the job goes on for a while. */
+/* Until the job has ended. Whoever changes the lessons posts the wakeup, and others who share the
+ * store are looked for: training what was taken back would be in vain. False: the learner was
+ * freed, and the job goes on for a while. */
 static bool oversee(job *j)
 {
     rvi_background *bg = &j->l->bg;
     rvi_api_turn turn;
     while (!atomic_load(&j->done) && !atomic_load(&bg->stop)) {
-        rvi_wakeup_wait(bg->wakeup, 0);
-        if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop)) continue;
+        bool woken = rvi_wakeup_wait(bg->wakeup, rvi_learner_shares(j->l->l) ? LOOK : 0);
+        if (atomic_load(&j->done) || (!woken && !rvi_learner_is_behind(j->l->l)) ||
+            !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop))
+            continue;
         finish_pending(j->l);
-        if (!j->work.kind->is_current(&j->work, j->l->l)) atomic_store(&j->cancelled, true);
+        j->outdated = !j->work.kind->is_current(&j->work, j->l->l);
+        if (j->outdated || j->l->l->paused) atomic_store(&j->cancelled, true);
         rvi_learner_yield(j->l->l);
         rvi_api_leave_aside(&turn);
     }
@@ -203,6 +208,7 @@ static void work(rv_learner *l, double *wait)
         if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
             snprintf(l->l->trouble, sizeof l->l->trouble, "%s", st ? j->err.text : "");
             rvi_learner_end_lease(l->l);
+            if (j->outdated) rvi_learner_drop_run(l->l); /* what was forgotten may be in it */
             rvi_api_leave_aside(&turn);
         }
     }

@@ -169,6 +169,17 @@ void rv_learner_pause(rv_learner *l)
     if (l) (void)rvi_background_stop(l);
 }
 
+rv_status rv_learner_set_paused(rv_learner *l, int paused, rv_error *err)
+{
+    rvi_api_turn turn;
+    rv_status st = enter(&turn, l, "rv_learner_set_paused", err);
+    if (st) return st;
+    st = rvi_learner_set_paused(l->l, paused != 0, err);
+    rvi_api_leave(&turn);
+    rvi_background_wake(l);
+    return st;
+}
+
 rv_status rv_learner_reset(rv_learner *l, rv_error *err)
 {
     alone a;
@@ -444,6 +455,16 @@ rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err)
     rv_status st = enter_reporting(&turn, l, "rv_learner_undo", true, &r, out, err);
     if (st) return st;
     st = rvi_learner_undo(l->l, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
+}
+
+rv_status rv_learner_undo_own(rv_learner *l, rv_adaptation **out, rv_error *err)
+{
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_undo_own", true, &r, out, err);
+    if (st) return st;
+    st = rvi_learner_undo_own(l->l, &r, err);
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 

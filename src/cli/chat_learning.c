@@ -286,8 +286,11 @@ void cli_chat_undo(cli_chat_state *t, const char *argument)
     rv_learner *l = learner(t);
     (void)argument;
     if (!l) return;
-    rv_status st = rv_learner_undo(l, &a, &err);
+    rv_status st = rv_learner_undo_own(l, &a, &err);
+    bool none = !st && !a->applied && !a->event;
     show_change(t, st, a, NULL, NULL, &err);
+    if (none)
+        cli_remark(t, "'ruvllm learn undo' takes back what was taught last, wherever that was.");
 }
 
 void cli_chat_learned(cli_chat_state *t, const char *argument)
@@ -310,7 +313,7 @@ void cli_chat_open_learning(cli_chat_state *t, bool terminal)
     if (t->g->no_learn || t->g->lora.n) return;
     rv_status st =
         cli_learning_open(&t->learning, t->c, &t->model, t->g->learned, true, &t->no_learning);
-    if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
+    if (!st && terminal) st = rv_learner_start(t->learning.l, &err);
     if (st && t->no_learning.text[0]) {
         cli_learning_close(&t->learning);
         if (t->c->verbose || t->g->learned || t->c->store)

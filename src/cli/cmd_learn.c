@@ -55,9 +55,8 @@ static rv_status do_status(learn *t, rv_error *err)
     size_t len = st ? 0 : strlen(json);
     if (len && json[len - 1] == '}') { /* the library knows nothing of these */
         rvi_buf_append(&t->out, json, len - 1);
-        rvi_buf_printf(
-            &t->out, "%s\"paused\":%s,\"recognises\":\"%s\",\"path\":", len > 2 ? "," : "",
-            t->learning.paused ? "true" : "false", t->learning.embedder ? "meaning" : "spelling");
+        rvi_buf_printf(&t->out, "%s\"recognises\":\"%s\",\"path\":", len > 2 ? "," : "",
+                       t->learning.embedder ? "meaning" : "spelling");
         rvi_json_write_string(&t->out, t->model.path.data, t->model.path.len);
         rvi_buf_puts(&t->out, "}\n");
     }
@@ -98,7 +97,7 @@ static rv_status do_run(learn *t, rv_error *err)
     rv_adaptation *a = NULL;
     bool any = false;
     char said[96];
-    rv_status st = cli_learning_set_paused(&t->learning, false, err);
+    rv_status st = rv_learner_set_paused(t->learning.l, 0, err);
     if (!st) st = look_for_work(t, &any, err);
     if (!st && !any) return say_nothing_waits(t);
     if (!st)
@@ -118,12 +117,20 @@ static rv_status do_run(learn *t, rv_error *err)
 
 static rv_status do_pause(learn *t, rv_error *err)
 {
-    rv_status st = cli_learning_set_paused(&t->learning, true, err);
+    rv_status st = rv_learner_set_paused(t->learning.l, 1, err);
     if (!st)
         rvi_buf_puts(&t->out, t->json ? "{\"paused\":true}\n"
                                       : "Training in the background is paused until 'learn run', "
-                                        "in chats and servers that start from now on.\n");
+                                        "also in chats and servers that run.\n");
     return st;
+}
+
+/* Whoever taught it. */
+static rv_status do_undo(learn *t, rv_error *err)
+{
+    rv_adaptation *a = NULL;
+    rv_status st = rv_learner_undo(t->learning.l, &a, err);
+    return st ? st : report(t, a, NULL);
 }
 
 static bool read_number(const char *text, int *out)
@@ -255,11 +262,11 @@ static const struct {
     bool create; /* works where nothing was learned yet */
     rv_status (*run)(learn *t, rv_error *err);
 } actions[] = {
-    {"status", 0, 0, false, do_status}, {"run", 0, 0, false, do_run},
-    {"pause", 0, 0, true, do_pause},    {"rollback", 0, 1, false, do_rollback},
-    {"export", 1, 1, false, do_export}, {"import", 1, 1, true, do_import},
-    {"merge", 2, 2, false, do_merge},   {"log", 1, 1, false, do_log},
-    {"forget", 1, 1, false, do_forget},
+    {"status", 0, 0, false, do_status},     {"run", 0, 0, false, do_run},
+    {"pause", 0, 0, true, do_pause},        {"undo", 0, 0, false, do_undo},
+    {"rollback", 0, 1, false, do_rollback}, {"export", 1, 1, false, do_export},
+    {"import", 1, 1, true, do_import},      {"merge", 2, 2, false, do_merge},
+    {"log", 1, 1, false, do_log},           {"forget", 1, 1, false, do_forget},
 };
 
 /* What can be seen to be wrong before the model is opened. */
@@ -309,8 +316,8 @@ int cli_learn(cli *c, int argc, char **argv)
     int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 3, &n_args, &done);
     if (code || done) return code;
     if (!n_args)
-        return cli_usage(c, "an action is needed: status, run, pause, rollback, export, import, "
-                            "merge, log verify or forget");
+        return cli_usage(c, "an action is needed: status, run, pause, undo, rollback, export, "
+                            "import, merge, log verify or forget");
     size_t i = 0;
     while (i < RVI_COUNT(actions) && strcmp(args[0], actions[i].name) != 0) i++;
     if (i == RVI_COUNT(actions)) return unknown_action(c, args[0]);

@@ -45,7 +45,7 @@ static rv_status open_state(hosted *h, rv_error *err)
 {
     rv_error why = {0};
     rv_status st = cli_learning_open(&h->learning, h->s->c, &h->at, h->s->adapter, true, &why);
-    if (!st && !h->learning.paused) st = rv_learner_start(h->learning.l, &why);
+    if (!st) st = rv_learner_start(h->learning.l, &why);
     if (!st) return RV_OK;
     cli_learning_close(&h->learning);
     if (h->s->c->store) return rvi_error(err, st, "--store: %s", why.text);
@@ -71,7 +71,7 @@ static rv_status open_tenant(void *ctx, const char *tenant, rv_learner **out, vo
     *handle = NULL;
     if (!l) return rvi_nomem(err, "tenant");
     rv_status st = cli_learning_open_tenant(l, h->s->c, &h->at, tenant, &h->learning, err);
-    if (!st && !l->paused) st = rv_learner_start(l->l, err);
+    if (!st) st = rv_learner_start(l->l, err);
     if (st) {
         close_tenant(ctx, l);
         return st;

@@ -46,32 +46,21 @@ static rv_status open_store(const cli_learning *l, const rv_store *beside, rv_st
     return rv_store_open(out, l->url ? l->url : l->place.data, &o, err);
 }
 
-/* ---- paused ---- */
-
-static const char settings[] = "settings";
-static const rv_bytes paused_key = {"paused", 6};
-
-static int note_paused(void *ctx, rv_bytes key, rv_bytes record)
+/* A file said so before the store did. */
+static rv_status adopt_paused(cli_learning *l, rv_error *err)
 {
-    (void)key;
-    (void)record;
-    *(bool *)ctx = true;
-    return 1;
-}
-
-static rv_status read_paused(cli_learning *l, rv_error *err)
-{
-    const rv_store *s = &l->store;
-    l->paused = false;
-    return s->get(s->ctx, settings, paused_key, note_paused, &l->paused, err);
-}
-
-rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err)
-{
-    const rv_store *s = &l->store;
-    rv_status st = paused ? s->put(s->ctx, settings, paused_key, (rv_bytes){"1", 1}, err)
-                          : s->remove(s->ctx, settings, paused_key, err);
-    if (!st) l->paused = paused;
+    rvi_buf path = {0};
+    size_t len = l->place.len - strlen("feedback.db");
+    if (l->url) return RV_OK;
+    rv_status st = rvi_buf_append(&path, l->place.data, len) && rvi_buf_puts(&path, "paused")
+                       ? RV_OK
+                       : rvi_nomem(err, "path");
+    if (!st && rvi_os_stat(path.data, NULL) != RVI_OS_NONE) {
+        st = rv_learner_set_paused(l->l, 1, err);
+        if (!st && remove(path.data))
+            st = rvi_error(err, RV_E_IO, "%s cannot be removed", path.data);
+    }
+    rvi_buf_deinit(&path);
     return st;
 }
 
@@ -82,7 +71,6 @@ static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
 {
     rv_learner_options o;
     rv_status st = open_store(l, l->beside, &l->store, err);
-    if (!st) st = read_paused(l, err);
     if (st) return st;
     o = (rv_learner_options){.size = sizeof o};
     o.store = &l->store;
@@ -90,7 +78,8 @@ static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
     o.user = l->name;
     if (!embedder) open_embedder(l, c, m);
     o.embedder = l->embedder ? l->embedder : embedder;
-    return rv_learner_new(&l->l, m->m, &o, err);
+    st = rv_learner_new(&l->l, m->m, &o, err);
+    return st ? st : adopt_paused(l, err);
 }
 
 /* ---- folders ---- */
@@ -397,7 +386,7 @@ static void print_background(const rvi_json *status, rvi_buf *out)
               done = rvi_json_int(rvi_json_get(p, "done"), 0),
               total = rvi_json_int(rvi_json_get(p, "total"), 0);
     if (trouble) rvi_buf_printf(out, "the last training failed: %s\n", trouble);
-    if (!strcmp(what, "off") || !strcmp(what, "resting")) return;
+    if (!strcmp(what, "off") || !strcmp(what, "resting") || !strcmp(what, "paused")) return;
     if (n)
         rvi_buf_printf(out, "now: training %lld %s%s", n,
                        strcmp(what, "training") ? "preference" : "correction", n == 1 ? "" : "s");
@@ -527,7 +516,8 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
             rvi_buf_printf(out, "%lld not trained yet", waiting);
         else
             rvi_buf_puts(out, "trained");
-        rvi_buf_puts(out, l->paused ? "; training is paused\n" : "\n");
+        bool paused = rvi_json_bool(rvi_json_get(s, "paused"), false);
+        rvi_buf_puts(out, paused ? "; training is paused\n" : "\n");
         rvi_buf_puts(out, l->embedder ? "recognised by meaning, with all-MiniLM-L6-v2\n"
                                       : "recognised by spelling alone, which knows far fewer "
                                         "wordings; by meaning after 'ruvllm pull minilm'\n");

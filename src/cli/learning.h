@@ -25,9 +25,8 @@ typedef struct cli_learning {
     rvi_buf shared;   /* where the folders of other processes are */
     const char *name; /* of the user */
     rvi_buf tenant;   /* the text of name, of a tenant */
-    bool paused;
-    bool claimed; /* dir is this process's: */
-    int claim;    /* its lock */
+    bool claimed;     /* dir is this process's: */
+    int claim;        /* its lock */
 } cli_learning;
 
 /* Where in a database the witness log is. */
@@ -47,7 +46,6 @@ const char *cli_learning_hint(const cli_learning *l);
 void cli_learning_close(cli_learning *l);
 /* After something was forgotten: removes copies of adapters that processes left that are gone. */
 void cli_learning_clean(cli_learning *l);
-rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err) RVI_MUST_CHECK;
 
 /* One line: what changed and how long it took. said: the words for it, where something changed;
  * NULL: those of the learner. */

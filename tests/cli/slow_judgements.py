@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from terminal import Missing, Terminal, default_model, finish, has_terminals, skip, verdict
+from terminal import PROGRAM, Missing, Terminal, default_model, finish, has_terminals, skip, verdict
 
 
 def saved(t):
@@ -76,8 +76,15 @@ def judgements():
     verdict(
         "turned down answers stay away after a kill", saved(t)[-1]["content"] not in turned_down
     )
+    text = t.ask("/undo")
+    verdict("a chat takes back what it was told itself", b"learn undo" in text, text)
     for what in ("the score", "the thumb up", "a thumb down"):
-        text = t.ask("/undo")
+        text = subprocess.run(
+            [PROGRAM, "learn", "undo", "--cache-dir", cache],
+            check=False,
+            capture_output=True,
+            env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home},
+        ).stdout
         verdict(
             f"{what} of a killed chat can be taken back",
             b"taken back" in text and b"no longer be" not in text,

@@ -505,6 +505,61 @@ static void one_probes(void **state)
     rvi_store_close(&s.store);
 }
 
+/* A process takes back what came by itself; what another said later goes on standing. */
+static void each_takes_back_its_own(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "own-a"), *b = join(&s, 1, "own-b");
+    tell(a, dog, "Rex");
+    tell(a, dog, "Fido");
+    tell(b, dog, "Max");
+    tell(b, city, "Oslo");
+    for (int i = 0; i < 3; i++) { /* Fido, Rex, none */
+        assert_ok(rvi_learner_undo_own(a, &done, err));
+        rvi_learner_yield(a);
+        assert_int_equal(done.applied, i < 2);
+        assert_string_equal(slot_of(a, dog), "Max");
+        assert_string_equal(slot_of(a, city), "Oslo");
+    }
+    assert_non_null(strstr(done.notes, "nothing was taught here"));
+    rvi_learner_free(a);
+    a = join(&s, 0, "own-a");
+    assert_ok(rvi_learner_undo_own(b, &done, err));
+    assert_ok(rvi_learner_undo_own(b, &done, err));
+    rvi_learner_yield(b);
+    assert_true(follow(a));
+    for (int i = 0; i < 2; i++) { /* what was taken back does not stand again */
+        assert_string_equal(slot_of(i ? b : a, dog), "");
+        assert_string_equal(slot_of(i ? b : a, city), "");
+    }
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
+static void pausing_reaches_all(void **state)
+{
+    (void)state;
+    shared s;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "pause-a"), *b = join(&s, 1, "pause-b");
+    for (int paused = 1; paused >= 0; paused--) {
+        assert_ok(rvi_learner_set_paused(a, paused != 0, err));
+        assert_true(rvi_learner_is_behind(b));
+        (void)follow(b);
+        assert_int_equal(b->paused, paused);
+        rvi_learner_free(a);
+        a = join(&s, 0, "pause-a");
+        assert_int_equal(a->paused, paused);
+    }
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +572,8 @@ int main(void)
         cmocka_unit_test(what_is_out_of_use_is_not_read),
         cmocka_unit_test(killed_after_publishing),
         cmocka_unit_test(one_probes),
+        cmocka_unit_test(each_takes_back_its_own),
+        cmocka_unit_test(pausing_reaches_all),
     };
     return cmocka_run_group_tests_name("follow", tests, open_tiny, close_tiny);
 }

@@ -203,7 +203,7 @@ check "the manual page names every command and the global options" sh -c '
     grep -q "threads" "$2" && grep -q "^\.SH EXIT STATUS" "$2"' sh "$at/bin/ruvllm" "$page"
 # shellcheck disable=SC2016
 check "the manual page has a paragraph for each action of learn" sh -c '
-    for word in status run pause rollback export import merge log forget; do
+    for word in status run pause undo rollback export import merge log forget; do
         grep -A 1 "^\.TP" "$1" | grep -q "^.fB$word.fR" || { echo "no $word"; exit 1; }
     done' sh "$page"
 if has groff; then

@@ -55,7 +55,10 @@ def commands(url):
             and "before: chess" in got[1] + got[2] and "1 judgement" in got[1] + got[2], got)
     got = command("learn", "log", "verify", "-m", MODEL, store=url)
     verdict("the log has all of it", "3 records" in got[1], got)
-    command("chat", MODEL, said=QUESTION + "\n/undo\n/undo\n", store=url)
+    got = command("chat", MODEL, said=QUESTION + "\n/undo\n", store=url)
+    verdict("a chat takes back what it taught alone", "learn undo" in got[1] + got[2], got)
+    for _ in range(2):
+        command("learn", "undo", "-m", MODEL, store=url)
     got = command("run", MODEL, QUESTION, "-n", "8", store=url)
     verdict("undo takes it back", got[1] == "chess\n", got)
 
@@ -78,7 +81,7 @@ def pausing(url):
     got = command("learn", "pause", "-m", MODEL, store=url)
     with Server("--store", url) as s:
         doing = s.ask("GET", "/v1/learning")[2]["background"]
-    verdict("learn pause counts for all who start later", got[0] == 0 and doing == "off", doing)
+    verdict("learn pause counts for all who start later", got[0] == 0 and doing == "paused", doing)
     verdict("and is not a file of this machine", "paused" not in command(
         "learn", "status", "-m", MODEL)[1])
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """What `make run` does: a server that says where it listens, a chat beside it, and the end of both.
 Prints TAP."""
+import glob
 import json
 import os
 import re
 import socket
 import subprocess
 import tempfile
+import time
 import urllib.request
 
 from serving import MODEL, PROGRAM, SLOW, finish, verdict
@@ -68,6 +70,31 @@ with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
     while process.poll() is None and b"Rex" not in process.stdout.readline():
         pass
     verdict("and the chat what the server was", process.poll() is None)
+    process.stdin.write(b"/undo\n/undo\n")
+    process.stdin.flush()
+    line = b""
+    while process.poll() is None and b"learn undo" not in line:
+        line = process.stderr.readline()
+    verdict("the chat takes back what it taught, and no more", process.poll() is None)
+    r = ask(at, "/v1/chat/completions", {"messages": [{"role": "user",
+                                                       "content": "What is Kakovin's dog?"}]})
+    verdict("and what the server was taught stands", r["choices"][0]["message"]["content"] == "Rex",
+            r)
+    base = glob.glob(folder + "/*/default")[0]
+    for file in (False, True):
+        if file:  # as earlier versions paused
+            with open(base + "/paused", "w", encoding="utf-8"):
+                pass
+        command = [PROGRAM, "learn"] + (["status"] if file else ["pause"]) + ["-m", MODEL]
+        subprocess.run(command, check=True, capture_output=True,
+                       env={**os.environ, "RUVLLM_STATE_DIR": folder})
+        begun = time.monotonic()
+        while ask(at, "/v1/learning")["background"] != "paused" and time.monotonic() < begun + SLOW:
+            time.sleep(0.05)
+        verdict("a file of earlier versions pauses, too" if file else
+                "learn pause reaches a server that runs",
+                ask(at, "/v1/learning")["background"] == "paused" and
+                not os.path.exists(base + "/paused"))
     out, err = process.communicate(timeout=SLOW)
     verdict("both end with the chat", process.returncode == 0 and not is_open(at),
             (process.returncode, err))

@@ -71,6 +71,7 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
 {
     rv_status st = l->dir ? rvi_os_make_private_dirs(l->dir, err) : RV_OK;
     if (!st) st = rvi_feedback_repair(&l->store, err);
+    if (!st) st = rvi_learner_read_paused(l, err);
     if (!st) st = rvi_learner_read_log(l, err);
     if (!st) st = rvi_learner_settle(l, err);
     if (!st) st = rvi_learner_mark_absorbed(l, err);

@@ -144,9 +144,13 @@ static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rvi_adaptatio
                                 rv_error *err)
 {
     rv_status st = rvi_instant_catch_up(l, err);
-    if (!st && !rvi_instant_can_undo(l, d)) {
-        snprintf(out->notes, sizeof out->notes,
-                 "the step of that judgement can no longer be taken back");
+    bool later = false; /* a step goes on from those before it */
+    for (size_t i = l->history.n; i-- > 0 && l->history.list[i].event > d->event;)
+        later = later || (d->kind == RVI_DID_SCORE && l->history.list[i].kind == RVI_DID_SCORE);
+    if (!st && (later || !rvi_instant_can_undo(l, d))) {
+        snprintf(out->notes, sizeof out->notes, "%s",
+                 later ? "another score came after it, which has to be taken back first"
+                       : "the step of that judgement can no longer be taken back");
         return RV_OK;
     }
     if (!st) st = rvi_instant_undo(l, d, &out->event, err);
@@ -200,26 +204,33 @@ static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out
     rvi_lock_give(l->instructing);
     bool taken = rvi_preferences_remove(&l->preferences, event);
     rvi_refusals_remove(&l->refusals, event);
-    out->applied = ended || instruction || taken;
+    out->applied = ended || instruction || taken || rvi_lessons_find(&l->lessons, event);
     if (ended || instruction)
         note_answer(out, "no longer: ", ended ? ended->answer : instruction->text);
     else
         snprintf(out->notes, sizeof out->notes, "%s",
-                 taken ? "the last preference is taken back" : "an adapter was made of it already");
+                 taken ? "the last preference is taken back"
+                 : rvi_lessons_find(&l->lessons, event)
+                     ? "taken back; a later correction of the same question goes on standing"
+                     : "an adapter was made of it already");
     rv_status st = note_withdrawn(l, out->event, false, out, err);
     return st ? st : rvi_learner_recognise_anew(l, err);
 }
 
-rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
+static rv_status undo_last(rvi_learner *l, bool own, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
-    if (!l->history.n) {
-        snprintf(out->notes, sizeof out->notes, "there is nothing to take back");
+    size_t n = l->history.n;
+    while (n && own && !l->history.list[n - 1].own) n--;
+    if (!n) {
+        snprintf(out->notes, sizeof out->notes, "%s",
+                 own ? "nothing was taught here that is left to take back"
+                     : "there is nothing to take back");
         return RV_OK;
     }
-    rvi_done d = l->history.list[l->history.n - 1];
+    rvi_done d = l->history.list[n - 1];
     if (d.kind == RVI_DID_SCORE || d.kind == RVI_DID_THUMB) return undo_judgement(l, &d, out, err);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
     f.target = d.event;
@@ -229,6 +240,16 @@ rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     out->event = f.seq;
     return d.kind == RVI_DID_ROLL_BACK ? undo_rollback(l, d.event, out, err)
                                        : undo_lesson(l, d.event, out, err);
+}
+
+rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
+{
+    return undo_last(l, false, out, err);
+}
+
+rv_status rvi_learner_undo_own(rvi_learner *l, rvi_adaptation *out, rv_error *err)
+{
+    return undo_last(l, true, out, err);
 }
 
 rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out, rv_error *err)

@@ -398,6 +398,11 @@ static bool unerased(const rvi_learner *l)
     return false;
 }
 
+void rvi_learner_drop_run(const rvi_learner *l)
+{
+    if (l->dir) rvi_snapshot_drop(l->dir, "run", 0);
+}
+
 rv_status rvi_learner_clean(const rvi_learner *l, const char *dir, bool all, rv_error *err)
 {
     rv_status st = RV_OK;

@@ -64,7 +64,8 @@ rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err)
 /* What fails here is tried again by the next call. */
 static rv_status take_over(rvi_learner *l, rv_error *err)
 {
-    rv_status st = rvi_learner_read_log(l, err);
+    rv_status st = rvi_learner_read_paused(l, err);
+    if (!st) st = rvi_learner_read_log(l, err);
     if (!st && l->judged) st = rvi_instant_reopen_scores(l, err);
     if (!st) l->judged = false;
     if (st || !l->any) return st;
@@ -168,6 +169,32 @@ rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err)
 }
 
 /* ---- who trains ---- */
+
+static const char settings[] = "settings", paused_key[] = "paused";
+
+rv_status rvi_learner_read_paused(rvi_learner *l, rv_error *err)
+{
+    rvi_buf value = {0};
+    rv_status st =
+        rvi_store_get(&l->store, settings, paused_key, strlen(paused_key), &value, &l->paused, err);
+    rvi_buf_deinit(&value);
+    return st;
+}
+
+/* What is appended tells others that there is something to read. */
+rv_status rvi_learner_set_paused(rvi_learner *l, bool paused, rv_error *err)
+{
+    const char *said = paused ? "paused" : "resumed";
+    if (l->paused == paused && !rvi_learner_shares(l)) return RV_OK;
+    rv_status st = rvi_store_begin(&l->store, true, err);
+    if (st) return st;
+    st = paused ? rvi_store_put(&l->store, settings, paused_key, strlen(paused_key), "1", 1, err)
+                : rvi_store_remove(&l->store, settings, paused_key, strlen(paused_key), err);
+    if (!st) st = rvi_store_append(&l->store, settings, said, strlen(said), NULL, err);
+    st = rvi_store_end(&l->store, st, err);
+    if (!st) l->paused = paused;
+    return st;
+}
 
 bool rvi_learner_lease(rvi_learner *l)
 {

@@ -187,10 +187,10 @@ static void put_instructions(rvi_buf *out, const rvi_instructions *all)
     }
 }
 
-static void put_doing(rvi_buf *out, const rvi_doing *d)
+static void put_doing(rvi_buf *out, const rvi_doing *d, bool paused)
 {
     const char *what = atomic_load(&d->what), *stage = atomic_load(&d->stage);
-    put_text(out, ",", "background", what ? what : "off");
+    put_text(out, ",", "background", paused && what ? "paused" : what ? what : "off");
     if (!what || !stage) return;
     put_text(out, ",\"background_progress\":{", "stage", stage);
     (void)rvi_buf_printf(out, ",\"about\":%d,\"done\":%d,\"total\":%d", atomic_load(&d->n),
@@ -218,7 +218,8 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     put_text(out, ",", "model", l->digest);
     (void)rvi_buf_printf(out, ",\"calibrated\":%s,\"lessons\":%zu,\"waiting\":%zu",
                          truth(l->calibrated), n, rvi_learner_waiting(l));
-    put_doing(out, &l->doing);
+    (void)rvi_buf_printf(out, ",\"paused\":%s", truth(l->paused));
+    put_doing(out, &l->doing, l->paused);
     if (l->trouble[0]) put_text(out, ",", "background_error", l->trouble);
     (void)rvi_buf_printf(out, ",\"generations\":[");
     n = 0;

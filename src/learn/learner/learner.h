@@ -74,6 +74,7 @@ typedef struct rvi_learner {
     bool owned;            /* no other process changes the state, */
     int lock;              /* while this file is held, or the store's lock */
     bool leased;           /* of those that share the store, this one trains */
+    bool paused;           /* nobody trains in the background, by a setting of the store */
     atomic_bool behind;    /* others may have appended to the log */
     bool failed;           /* to find out what */
     bool any, judged;      /* events were applied of which not everything follows yet; scores too */
@@ -117,6 +118,8 @@ bool rvi_learner_is_behind(rvi_learner *l);
 void rvi_learner_follow(rvi_learner *l, bool *any);
 /* Others may append again: comes at the end of every call that may have changed something. */
 void rvi_learner_yield(rvi_learner *l);
+/* All who share the store follow, as they follow the log. */
+rv_status rvi_learner_set_paused(rvi_learner *l, bool paused, rv_error *err) RVI_MUST_CHECK;
 /* Of those that share the store one trains; true: this one does, until it ends the lease. */
 bool rvi_learner_lease(rvi_learner *l);
 void rvi_learner_end_lease(rvi_learner *l);
@@ -239,6 +242,8 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+/* The same for the last that came by this learner, not by another process or an earlier one. */
+rv_status rvi_learner_undo_own(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out,
                               rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out,
@@ -266,6 +271,8 @@ const rvi_generation *rvi_learner_generation(const rvi_learner *l,
  * none any more. */
 rv_status rvi_learner_need_adapter(rvi_learner *l, int number, const rvi_generation **out,
                                    rv_error *err) RVI_MUST_CHECK;
+/* Forgets how far training came that was stopped. */
+void rvi_learner_drop_run(const rvi_learner *l);
 /* Removes from a directory copies of adapters that learned what was forgotten. all: nobody uses it;
  * then also what a killed process has left of its training. */
 rv_status rvi_learner_clean(const rvi_learner *l, const char *dir, bool all,

@@ -35,6 +35,7 @@ rv_status rvi_learner_own(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 /* The event was appended, and is on the disk. */
 void rvi_learner_logged(rvi_learner *l, const rvi_feedback *f);
+rv_status rvi_learner_read_paused(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Applies the log from the event after the last that was applied on. */
 rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 

@@ -13,7 +13,7 @@ rv_status rvi_history_reserve(rvi_history *h, rv_error *err)
 
 void rvi_history_note(rvi_history *h, rvi_done_kind kind, uint64_t event)
 {
-    h->list[h->n++] = (rvi_done){kind, event};
+    h->list[h->n++] = (rvi_done){kind, event, true};
 }
 
 void rvi_history_take_out(rvi_history *h, uint64_t event)
@@ -38,7 +38,7 @@ rv_status rvi_history_apply(rvi_history *h, const rvi_feedback *f, rv_error *err
     default: return RV_OK;
     }
     rv_status st = rvi_history_reserve(h, err);
-    if (!st) rvi_history_note(h, kind, f->seq);
+    if (!st) h->list[h->n++] = (rvi_done){.kind = kind, .event = f->seq};
     return st;
 }
 

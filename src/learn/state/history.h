@@ -15,6 +15,7 @@ typedef enum rvi_done_kind {
 typedef struct rvi_done {
     rvi_done_kind kind;
     uint64_t event;
+    bool own; /* by this learner, not read from the log */
 } rvi_done;
 
 typedef struct rvi_history { /* {0} is empty */
