@@ -82,6 +82,8 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
     *c = (rvi_calibrating){0};
     if (l->calibrated) return RV_OK;
+    rv_status st = v->be->ops->train_reserve(v->be, 1, 1, 1, err);
+    if (st) return st; /* texts that nothing could be trained with */
     return rvi_replay_next(&c->replay, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 
