@@ -11,6 +11,19 @@
 
 /* ---- applying events ---- */
 
+rv_status rvi_learner_end(rvi_learner *l, rvi_text given, uint64_t by, int *n, rv_error *err)
+{
+    char *text = rvi_text_copy(given);
+    rv_status st =
+        text ? rvi_lessons_forget(&l->lessons, text, by, n, err) : rvi_nomem(err, "event");
+    rvi_lock_take(l->instructing);
+    if (!st) st = rvi_instructions_forget(&l->instructions, text, by, n, err);
+    rvi_lock_give(l->instructing);
+    if (!st) st = rvi_preferences_forget(&l->preferences, text, by, n, err);
+    rvi_free(text);
+    return st;
+}
+
 /* Each owner looks at the events that concern it. Lessons and pairs come before generations, which
  * claim those that they were made of. What follows for adapters is left to rvi_learner_settle. */
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err)
@@ -24,15 +37,16 @@ rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err
     if (!st) st = rvi_preferences_apply(&l->preferences, f, err);
     if (!st) st = rvi_refusals_apply(&l->refusals, f, err);
     if (st) return st;
-    int n_gone, n_again;
+    int n_gone, n_again, n = 0;
     switch (f->kind) {
     case RVI_FEEDBACK_UNDO:
         (void)rvi_generations_bring_back(&l->generations, f->target);
         rvi_learner_withdraw(l, f->seq, false, &n_gone, &n_again);
         return RV_OK;
     case RVI_FEEDBACK_FORGET:
+        st = rvi_learner_end(l, f->note, f->seq, &n, err);
         rvi_learner_withdraw(l, f->seq, true, &n_gone, &n_again);
-        return RV_OK;
+        return st;
     case RVI_FEEDBACK_PUBLISH:
     case RVI_FEEDBACK_IMPORT:
     case RVI_FEEDBACK_MERGE: return rvi_learner_apply_generation(l, f, err);

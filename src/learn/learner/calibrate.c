@@ -5,69 +5,57 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "learn/journal/pieces.h"
 #include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 
-enum { PIECE = RVI_STORE_MAX_RECORD / 2, KEY = RVI_SHA256_HEX + 32, REPLAY_SEED = 7 };
+enum { NAME = RVI_SHA256_HEX + 8, DIGITS = 1, MOST = 128 << 20, REPLAY_SEED = 7 };
+static const char table[] = "model";
 
 /* ---- in the store ---- */
 
-static size_t key_of(const rvi_learner *l, const char *what, size_t piece, char key[KEY])
+static const char *name_of(const rvi_learner *l, char name[NAME])
 {
-    return (size_t)snprintf(key, KEY, "%s.%s.%zu", l->digest, what, piece);
-}
-
-/* Pieces of full size, and a shorter one behind them. */
-static rv_status put(rvi_learner *l, const char *what, const rvi_buf *data, rv_error *err)
-{
-    char key[KEY];
-    rv_status st = RV_OK;
-    for (size_t i = 0; !st && i <= data->len / PIECE; i++) {
-        size_t at = i * PIECE, n = RVI_MIN(data->len - at, (size_t)PIECE);
-        st = rvi_store_put(&l->store, "model", key, key_of(l, what, i, key), data->data + at, n,
-                           err);
-    }
-    return st;
-}
-
-static rv_status get(rvi_learner *l, const char *what, rvi_buf *out, rv_error *err)
-{
-    enum { MOST = 256 }; /* pieces */
-    char key[KEY];
-    bool found = true;
-    rv_status st = RV_OK;
-    for (size_t i = 0, before = 0; !st && found && i < MOST; i++, before = out->len) {
-        st = rvi_store_get(&l->store, "model", key, key_of(l, what, i, key), out, &found, err);
-        if (out->len - before < PIECE) break;
-    }
-    return st;
+    snprintf(name, NAME, "%s.replay", l->digest);
+    return name;
 }
 
 static rv_status save(rvi_learner *l, const rvi_replay *r, rv_error *err)
 {
+    char name[NAME];
     rvi_buf texts = {0};
     rv_status st = rvi_replay_save(r, &texts) ? rvi_store_begin(&l->store, false, err)
                                               : rvi_nomem(err, "calibration");
-    if (!st) st = rvi_store_end(&l->store, put(l, "replay", &texts, err), err);
+    if (!st)
+        st = rvi_store_end(
+            &l->store,
+            rvi_pieces_put(&l->store, table, name_of(l, name), DIGITS, texts.data, texts.len, err),
+            err);
     rvi_buf_deinit(&texts);
     return st;
+}
+
+/* The longer of the two is the learner's. */
+static void keep_longer(rvi_learner *l, rvi_replay *other)
+{
+    rvi_replay before = l->replay;
+    if (other->n_portions <= before.n_portions) return;
+    l->replay = *other;
+    *other = before;
 }
 
 /* What is not there, or damaged, is made again when it is needed. */
 rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
 {
-    rvi_buf data = {0};
+    char name[NAME];
+    rvi_buf data = {.max = MOST};
     rv_error why = {0};
     rvi_replay stored = {0};
-    rv_status st = get(l, "replay", &data, err);
+    rv_status st = rvi_pieces_get(&l->store, table, name_of(l, name), DIGITS, &data, err);
     if (!st && data.len && rvi_replay_load(&stored, &l->base, data.data, data.len, &why) &&
         why.code == RV_E_NOMEM)
         st = rvi_nomem(err, "replay texts");
-    if (stored.n_portions > l->replay.n_portions) {
-        rvi_replay before = l->replay;
-        l->replay = stored;
-        stored = before;
-    }
+    keep_longer(l, &stored);
     rvi_replay_deinit(&stored);
     l->calibrated = !st && rvi_replay_is_whole(&l->replay);
     rvi_buf_deinit(&data);
@@ -76,33 +64,25 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
 
 /* ---- making ---- */
 
-rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_base_model *v,
+rv_status rvi_calibration_next(rvi_replay *texts, const rvi_learner *l, const rvi_base_model *v,
                                rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
-    *c = (rvi_calibrating){0};
+    *texts = (rvi_replay){0};
     if (l->calibrated) return RV_OK;
     rv_status st = v->be->ops->train_reserve(v->be, 1, 1, 1, err);
     if (st) return st; /* texts that nothing could be trained with */
-    return rvi_replay_next(&c->replay, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
+    return rvi_replay_next(texts, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 
-rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err)
+rv_status rvi_calibration_save(rvi_replay *texts, rvi_learner *l, rv_error *err)
 {
-    if (c->replay.n_portions <= l->replay.n_portions) return RV_OK; /* by another call meanwhile */
-    rv_status st = save(l, &c->replay, err);
+    if (texts->n_portions <= l->replay.n_portions) return RV_OK; /* by another call meanwhile */
+    rv_status st = save(l, texts, err);
     if (st) return st;
-    rvi_replay before = l->replay;
-    l->replay = c->replay;
-    c->replay = before;
+    keep_longer(l, texts);
     l->calibrated = rvi_replay_is_whole(&l->replay);
     return RV_OK;
-}
-
-void rvi_calibrating_deinit(rvi_calibrating *c)
-{
-    rvi_replay_deinit(&c->replay);
-    *c = (rvi_calibrating){0};
 }
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,

@@ -287,11 +287,7 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
     if (st) return st;
     l->history.n = 0; /* taking back something older might bring it back */
     out->event = f.seq;
-    st = rvi_lessons_forget(&l->lessons, text, f.seq, &out->samples_used, err);
-    rvi_lock_take(l->instructing);
-    if (!st) st = rvi_instructions_forget(&l->instructions, text, f.seq, &out->samples_used, err);
-    rvi_lock_give(l->instructing);
-    if (!st) st = rvi_preferences_forget(&l->preferences, text, f.seq, &out->samples_used, err);
+    st = rvi_learner_end(l, f.note, f.seq, &out->samples_used, err);
     out->applied = out->samples_used > 0;
     snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
     if (!st) st = note_withdrawn(l, f.seq, true, out, err);

@@ -14,23 +14,21 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "learn/journal/pieces.h"
 #include "learn/journal/snapshot.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
 #include "learn/state/list.h"
 
-enum { PIECE = RVI_STORE_MAX_RECORD / 2, KEY = RVI_STORE_MAX_KEY, HEAD = 8 + RVI_SHA256_LEN };
+enum { KEY = RVI_STORE_MAX_KEY, NUMBER = 10, DIGITS = 6, HEAD = 8 + RVI_SHA256_LEN };
 static const char table[] = "adapter", erased[] = "erased";
 static const uint64_t most = (uint64_t)4 << 30; /* bytes of a file */
 
-static size_t head_key(int number, char key[KEY])
+/* Of its head; with a piece's number behind it, of a piece. */
+static const char *key_of(int number, char key[KEY])
 {
-    return (size_t)snprintf(key, KEY, "%010d", number);
-}
-
-static size_t piece_key(int number, size_t piece, char key[KEY])
-{
-    return (size_t)snprintf(key, KEY, "%010d.%06zu", number, piece);
+    snprintf(key, KEY, "%010d", number);
+    return key;
 }
 
 static size_t erased_key(const rvi_learner *l, int number, char key[KEY])
@@ -52,7 +50,7 @@ static rv_status get_head(rvi_learner *l, int number, uint8_t head[HEAD], uint64
 {
     char key[KEY];
     rvi_buf data = {0};
-    rv_status st = rvi_store_get(&l->store, table, key, head_key(number, key), &data, found, err);
+    rv_status st = rvi_store_get(&l->store, table, key_of(number, key), NUMBER, &data, found, err);
     *len = 0;
     *found = *found && data.len == HEAD;
     for (size_t i = 0; i < 8 && *found; i++) *len |= (uint64_t)(uint8_t)data.data[i] << (8 * i);
@@ -68,12 +66,9 @@ static rv_status put_file(rvi_learner *l, int number, const rvi_blob *b, rv_erro
     char key[KEY];
     uint8_t head[HEAD];
     make_head(b->data, b->len, head);
-    rv_status st =
-        rvi_store_put(&l->store, table, key, head_key(number, key), head, sizeof head, err);
-    for (size_t i = 0; !st && i * PIECE < b->len; i++)
-        st = rvi_store_put(&l->store, table, key, piece_key(number, i, key), b->data + i * PIECE,
-                           RVI_MIN(b->len - i * PIECE, (size_t)PIECE), err);
-    return st;
+    key_of(number, key);
+    rv_status st = rvi_store_put(&l->store, table, key, NUMBER, head, sizeof head, err);
+    return st ? st : rvi_pieces_put(&l->store, table, key, DIGITS, b->data, b->len, err);
 }
 
 /* Which slots may rest. */
@@ -217,16 +212,6 @@ static bool is_here(const char *path, const uint8_t head[HEAD])
     return same;
 }
 
-static rv_status get_file(rvi_learner *l, int number, uint64_t len, rvi_buf *out, rv_error *err)
-{
-    char key[KEY];
-    rv_status st = RV_OK;
-    bool found = true;
-    for (size_t i = 0; !st && found && out->len < len; i++)
-        st = rvi_store_get(&l->store, table, key, piece_key(number, i, key), out, &found, err);
-    return st;
-}
-
 static rv_status write_file(const char *path, const rvi_buf *data, rv_error *err)
 {
     rvi_buf name = {0};
@@ -243,13 +228,14 @@ static rv_status write_file(const char *path, const rvi_buf *data, rv_error *err
 /* The file as the store has it. What is not whole there is refused by whoever loads it. */
 static rv_status fetch(rvi_learner *l, int number, const char *path, rv_error *err)
 {
+    char key[KEY];
     uint8_t head[HEAD], own[HEAD];
     bool found;
     uint64_t len;
     rvi_buf data = {.max = (size_t)most};
     rv_status st = get_head(l, number, head, &len, &found, err);
     if (!st && found && len <= most && !is_here(path, head)) {
-        st = get_file(l, number, len, &data, err);
+        st = rvi_pieces_get(&l->store, table, key_of(number, key), DIGITS, &data, err);
         make_head(data.data, data.len, own);
         if (!st && !memcmp(own, head, sizeof own)) st = write_file(path, &data, err);
     }
@@ -385,10 +371,8 @@ static rv_status erase_in_store(rvi_learner *l, int number, rv_error *err)
     rv_status st = rvi_store_put(&l->store, erased, key, erased_key(l, number, key), "1", 1, err);
     if (!st && rvi_learner_shares(l)) st = get_head(l, number, head, &len, &found, err);
     if (!found || st) return st;
-    st = rvi_store_remove(&l->store, table, key, head_key(number, key), err);
-    for (size_t i = 0; !st && i * PIECE < len; i++)
-        st = rvi_store_remove(&l->store, table, key, piece_key(number, i, key), err);
-    return st;
+    st = rvi_store_remove(&l->store, table, key_of(number, key), NUMBER, err);
+    return st ? st : rvi_pieces_remove(&l->store, table, key, DIGITS, (size_t)len, err);
 }
 
 static bool unerased(const rvi_learner *l)

@@ -42,12 +42,12 @@ static bool calibrating_due(rvi_learner *l, double idle, double *wait)
 static rv_status calibrate(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                            rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
-    return rvi_calibrating_make(&j->calibrating, l, v, progress, ctx, err);
+    return rvi_calibration_next(&j->texts, l, v, progress, ctx, err);
 }
 
 static rv_status save_calibrating(rvi_job *j, rvi_learner *l, rv_error *err)
 {
-    rv_status st = rvi_calibrating_save(&j->calibrating, l, err);
+    rv_status st = rvi_calibration_save(&j->texts, l, err);
     j->published = !st;
     return st;
 }
@@ -55,7 +55,7 @@ static rv_status save_calibrating(rvi_job *j, rvi_learner *l, rv_error *err)
 static void drop_calibrating(rvi_job *j, rvi_learner *l)
 {
     (void)l;
-    rvi_calibrating_deinit(&j->calibrating);
+    rvi_replay_deinit(&j->texts);
 }
 
 /* ---- lessons ---- */

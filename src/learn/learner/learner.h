@@ -135,16 +135,12 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 
 /* ---- beside serving: the parts of jobs (jobs.h) ---- */
 
-/* What is made once for a model. */
-typedef struct rvi_calibrating {
-    rvi_replay replay; /* the learner's, with one more portion; empty: it has them all */
-} rvi_calibrating;
-
-rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_base_model *v,
+/* The learner's texts of the model (replay.h) with one more portion; nothing where it has them
+ * all. And keeps them: takes what *texts holds. */
+rv_status rvi_calibration_next(rvi_replay *texts, const rvi_learner *l, const rvi_base_model *v,
                                rvi_study_progress_fn progress, void *ctx,
                                rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-void rvi_calibrating_deinit(rvi_calibrating *c);
+rv_status rvi_calibration_save(rvi_replay *texts, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* A group of lessons on its way into the weights. */
 typedef struct rvi_round {

@@ -43,6 +43,9 @@ rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* What the store says of lessons that their adapters were seen to say. */
 rv_status rvi_learner_mark_absorbed(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
+/* What has this text in it ends, by an event; *n: becomes so many more as stood. */
+rv_status rvi_learner_end(rvi_learner *l, rvi_text given, uint64_t by, int *n,
+                          rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_learned *x,

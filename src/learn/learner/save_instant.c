@@ -10,10 +10,11 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/journal/pieces.h"
 #include "learn/learner/learner_internal.h"
 #include "learn/instant/vector.h"
 
-enum { PIECE = RVI_STORE_MAX_RECORD / 2, OWNER = 16, KEY = 2 * OWNER + 32 };
+enum { OWNER = 16, KEY = 2 * OWNER + 32, DIGITS = 3 };
 
 static const char states[] = "instant";
 static const char magic[8] = "RVINST2";
@@ -31,8 +32,6 @@ static void warn(const rvi_learner *l, const char *what, const rv_error *why)
     rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "%s: %s", what, why->text);
 }
 
-/* ---- values of any size, in pieces of the store ---- */
-
 /* A store may hold the state of several users and models. */
 static void owner_of(const rvi_learner *l, char out[OWNER + 1])
 {
@@ -43,45 +42,6 @@ static void owner_of(const rvi_learner *l, char out[OWNER + 1])
     rvi_sha256_add(&h, l->digest, strlen(l->digest) + 1);
     rvi_sha256_end(&h, hash);
     for (size_t i = 0; i < OWNER / 2; i++) snprintf(out + 2 * i, 3, "%02x", hash[i]);
-}
-
-static size_t piece_key(const char *value, size_t piece, char key[KEY])
-{
-    return (size_t)snprintf(key, KEY, "%s.%03zu", value, piece);
-}
-
-static rv_status put(rvi_learner *l, const char *value, const rvi_buf *data, rv_error *err)
-{
-    char key[KEY];
-    rv_status st = RV_OK;
-    for (size_t i = 0; !st && i <= data->len / PIECE; i++) {
-        size_t at = i * PIECE, n = RVI_MIN(data->len - at, (size_t)PIECE);
-        st = rvi_store_put(&l->store, states, key, piece_key(value, i, key), data->data + at, n,
-                           err);
-    }
-    return st;
-}
-
-static rv_status get(rvi_learner *l, const char *value, rvi_buf *out, rv_error *err)
-{
-    char key[KEY];
-    bool found = true;
-    rv_status st = RV_OK;
-    out->len = 0;
-    for (size_t i = 0, before = 0; !st && found; i++, before = out->len) {
-        st = rvi_store_get(&l->store, states, key, piece_key(value, i, key), out, &found, err);
-        if (out->len - before < PIECE) break;
-    }
-    return st;
-}
-
-static rv_status drop(rvi_learner *l, const char *value, size_t len, rv_error *err)
-{
-    char key[KEY];
-    rv_status st = RV_OK;
-    for (size_t i = 0; !st && i <= len / PIECE; i++)
-        st = rvi_store_remove(&l->store, states, key, piece_key(value, i, key), err);
-    return st;
 }
 
 /* ---- states of the adapter of scores ---- */
@@ -108,7 +68,7 @@ static rv_status write_state(rvi_learner *l, uint64_t event, bool whole, rv_erro
     if (!st && !(rvi_buf_append(&out, &h, sizeof h) && rvi_buf_append(&out, micro.data, micro.len)))
         st = rvi_nomem(err, "state");
     state_name(l, event, name);
-    if (!st) st = put(l, name, &out, err);
+    if (!st) st = rvi_pieces_put(&l->store, states, name, DIGITS, out.data, out.len, err);
     in->state_len = RVI_MAX(in->state_len, out.len);
     rvi_buf_deinit(&micro);
     rvi_buf_deinit(&out);
@@ -122,7 +82,7 @@ static rv_status drop_oldest(rvi_learner *l, size_t n, rv_error *err)
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < n; i++) {
         state_name(l, in->states[i], name);
-        st = drop(l, name, in->state_len, err);
+        st = rvi_pieces_remove(&l->store, states, name, DIGITS, in->state_len, err);
     }
     if (st) return st;
     in->n_states -= n;
@@ -158,7 +118,8 @@ static rv_status read_state(rvi_learner *l, uint64_t event, rvi_buf *data, heade
 {
     char name[KEY];
     state_name(l, event, name);
-    rv_status st = get(l, name, data, err);
+    data->len = 0;
+    rv_status st = rvi_pieces_get(&l->store, states, name, DIGITS, data, err);
     if (st) return st;
     if (data->len >= sizeof *h) memcpy(h, data->data, sizeof *h);
     if (data->len < sizeof *h || memcmp(h->magic, magic, sizeof magic) || h->scores.n < 0 ||

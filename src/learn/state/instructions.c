@@ -112,13 +112,7 @@ rv_status rvi_instructions_apply(rvi_instructions *x, const rvi_feedback *f, rv_
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_instructions_take_back(x, f->target, f->seq);
     if (f->kind == RVI_FEEDBACK_CORRECTION && f->scope == RV_SCOPE_ALWAYS)
         return rvi_instructions_add(x, f->seq, f->corrected, err);
-    if (f->kind != RVI_FEEDBACK_FORGET) return RV_OK;
-    int n = 0;
-    char *text = rvi_text_copy(f->note);
-    rv_status st =
-        text ? rvi_instructions_forget(x, text, f->seq, &n, err) : rvi_nomem(err, "event");
-    rvi_free(text);
-    return st;
+    return RV_OK;
 }
 
 void rvi_instructions_deinit(rvi_instructions *x)

@@ -103,7 +103,6 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
 rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n, rv_error *err)
 {
     rv_status st = RV_OK;
-    *n = 0;
     for (size_t i = 0; !st && i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
         bool in = false;
@@ -142,12 +141,7 @@ rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_bas
     if (f->kind == RVI_FEEDBACK_CORRECTION && f->scope != RV_SCOPE_ALWAYS &&
         !rvi_text_is(f->note, "preference"))
         return apply_correction(l, f, v, err);
-    if (f->kind != RVI_FEEDBACK_FORGET) return RV_OK;
-    int n;
-    char *text = rvi_text_copy(f->note);
-    rv_status st = text ? rvi_lessons_forget(l, text, f->seq, &n, err) : rvi_nomem(err, "event");
-    rvi_free(text);
-    return st;
+    return RV_OK;
 }
 
 void rvi_lessons_deinit(rvi_lessons *l)

@@ -75,13 +75,7 @@ rv_status rvi_preferences_apply(rvi_preferences *p, const rvi_feedback *f, rv_er
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_preferences_remove(p, f->target);
     if (f->kind == RVI_FEEDBACK_CORRECTION && rvi_text_is(f->note, "preference"))
         return add(p, f->seq, f->question, f->corrected, f->given, err);
-    if (f->kind != RVI_FEEDBACK_FORGET) return RV_OK;
-    int n = 0;
-    char *text = rvi_text_copy(f->note);
-    rv_status st =
-        text ? rvi_preferences_forget(p, text, f->seq, &n, err) : rvi_nomem(err, "event");
-    rvi_free(text);
-    return st;
+    return RV_OK;
 }
 
 void rvi_preferences_deinit(rvi_preferences *p)
