@@ -74,7 +74,6 @@ typedef struct rvi_learner {
     bool owned;            /* no other process changes the state, */
     int lock;              /* while this file is held, or the store's lock */
     bool leased;           /* of those that share the store, this one trains */
-    bool flushed;          /* nothing of the store is looked at any more */
     bool paused;           /* nobody trains in the background, by a setting of the store */
     atomic_bool behind;    /* others may have appended to the log */
     bool failed;           /* to find out what */
