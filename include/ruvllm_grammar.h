@@ -45,7 +45,8 @@ typedef enum rv_grammar_kind {
 
 typedef struct rv_grammar_options {
     size_t size;
-    int max_blanks; /* white space in a row between the parts of JSON; 0: any, -1: none */
+    int max_blanks; /* white space in a row between the parts of JSON, and one at its beginning;
+                       0: any, -1: none */
     int canonical;  /* strings of JSON have escapes only where they need them */
 } rv_grammar_options;
 

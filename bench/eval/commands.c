@@ -34,7 +34,7 @@ const cli_command cli_commands[] = {
      "off)\n"
      "  --slots on|off       corrections are spoken at once, from memory (instant and product: "
      "on)\n"
-     "  --group N            facts that make an adapter (R7: 20; R1: all)\n"
+     "  --group N            facts that make an adapter (R7: as ruvllm does it; R1: all)\n"
      "  --same-fence on|off  R1 is held to the model's answers about the same subjects too (on)\n"
      "  --one-by-one N       the first N facts each alone, and five relations at a time\n",
      eval_facts, common_help},

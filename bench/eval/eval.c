@@ -191,6 +191,7 @@ static void dump_answers(const eval *e, const rv_learner *l, const char *const *
         rvi_buf_puts(&line, "}\n");
     }
     if (line.data) fwrite(line.data, 1, line.len, e->dump);
+    fflush(e->dump); /* an evaluation that is ended before its time leaves what it asked */
     rvi_buf_deinit(&line);
 }
 

@@ -335,7 +335,8 @@ static rv_status make_learner(facts_eval *v, rv_error *err)
     s.recipe = v->fenced ? EVAL_RECIPE_FENCED : EVAL_RECIPE_GATED;
     s.gate = v->gate ? EVAL_GATE_ON : EVAL_GATE_OFF;
     s.no_slots = !v->slots;
-    s.group_size = v->group;
+    if (v->group) s.group_size = v->group;
+    v->group = s.group_size;
     s.no_same_fence = !v->same_fence;
     return eval_learner_new(&v->e, &s, err);
 }
@@ -344,8 +345,8 @@ static rv_status load(eval *e, rv_error *err)
 {
     facts_eval *v = (facts_eval *)e;
     rv_status st = eval_load_facts(e, &v->file, err);
-    if (!st && !v->group) /* R1 teaches a whole set into one adapter, as it is for export */
-        v->group = v->fenced ? (int)v->file.sets[0].n : 20;
+    if (!st && !v->group && v->fenced) /* a whole set into one adapter, as it is for export */
+        v->group = (int)v->file.sets[0].n;
     return st;
 }
 

@@ -374,12 +374,6 @@ rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options,
                               rv_error *err) RVI_MUST_CHECK;
 /* Bytes that `reserve` has taken so far. */
 size_t rvi_backend_cpu_scratch(const rvi_backend *be);
-/* A second backend that uses the weights `be` made, packed or not, with threads and scratch of its
- * own: another thread may compute with it at the same time and gets the same bits. The computing
- * threads call pause (may be NULL) before every task, see rvi_pool_set_pause. */
-rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
-                               void (*pause)(void *ctx), void *pause_ctx,
-                               rv_error *err) RVI_MUST_CHECK;
 /* What the functions of the CPU backend ask for */
 bool rvi_backend_is_cpu(const rvi_backend *be);
 const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */

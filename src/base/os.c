@@ -177,6 +177,24 @@ bool rvi_os_is_device(const char *path)
            !S_ISLNK(info.st_mode);
 }
 
+bool rvi_os_is_socket(const char *path)
+{
+    struct stat info;
+    return !lstat(path, &info) && S_ISSOCK(info.st_mode);
+}
+
+void rvi_os_allow_files(unsigned n)
+{
+#ifdef __wasi__
+    (void)n;
+#else
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= n) return;
+    r.rlim_cur = r.rlim_max < n ? r.rlim_max : n;
+    (void)setrlimit(RLIMIT_NOFILE, &r);
+#endif
+}
+
 bool rvi_os_same(const char *a, const char *b)
 {
     struct stat one, two;

@@ -36,6 +36,8 @@ int rvi_os_terminal_width(FILE *f); /* columns, 80 if unknown */
 typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } rvi_os_kind;
 bool rvi_os_same(const char *a, const char *b); /* two names of one file or directory */
 bool rvi_os_is_device(const char *path);        /* or a pipe or socket; a link to one is not */
+bool rvi_os_is_socket(const char *path);        /* a link to one is not */
+void rvi_os_allow_files(unsigned n);            /* open at the same time, if that may be raised */
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
 /* Appends the absolute path, without links and dots. False: there is nothing, or no memory. */
 bool rvi_os_resolve(const char *path, rvi_buf *out);

@@ -33,11 +33,22 @@ bool cli_form_given(const cli_form *f)
     return count(f) > 0;
 }
 
+/* Two commas, or one at an end, are more likely a slip than a wish. */
+static bool has_empty(const char *choices)
+{
+    return *choices != '[' &&
+           (*choices == ',' || choices[strlen(choices) - 1] == ',' || strstr(choices, ",,"));
+}
+
 int cli_form_check(const cli *c, const cli_form *f)
 {
     if (count(f) > 1)
         return cli_usage(c, "give one of --schema, --json-mode, --regex, --grammar and --choices");
     if (f->choices && !*f->choices) return cli_usage(c, "--choices: nothing to choose from");
+    if (f->choices && has_empty(f->choices))
+        return cli_usage(c, "--choices: one of '%s' is empty; a JSON list may hold \"\"",
+                         f->choices);
+    if (f->regex && !*f->regex) return cli_usage(c, "--regex: the expression is empty");
     return CLI_OK;
 }
 

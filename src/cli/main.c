@@ -189,11 +189,27 @@ static void cross_out(char *from, const char *to)
     memset(from, 'x', (size_t)(to - from));
 }
 
-/* Everybody on a machine may read the arguments of a process: a password in the address of a
- * database does not stay there. */
+/* --api-key KEY or --api-key=KEY; false: there is no memory for a copy, or no key. */
+static bool hide_key(int argc, char **argv, int i, rvi_arena *copies)
+{
+    static const char option[] = "--api-key";
+    size_t n = sizeof option - 1;
+    bool is = !strncmp(argv[i], option, n), joined = is && argv[i][n] == '=';
+    int at = joined ? i : i + 1;
+    if (!joined && (!is || argv[i][n] || at == argc)) return false;
+    char *given = argv[at], *copy = rvi_arena_strndup(copies, given, strlen(given));
+    if (!copy) return false;
+    argv[at] = copy;
+    cross_out(given + (joined ? n + 1 : 0), given + strlen(given));
+    return true;
+}
+
+/* Everybody on a machine may read the arguments of a process: a key, or a password in the address
+ * of a database, does not stay there. */
 static void hide_passwords(int argc, char **argv, rvi_arena *copies)
 {
     for (int i = 1; i < argc; i++) {
+        if (hide_key(argc, argv, i, copies)) continue;
         char *scheme = strstr(argv[i], "postgres"), *at = scheme ? strstr(scheme, "://") : NULL;
         char *copy = at ? rvi_arena_strndup(copies, argv[i], strlen(argv[i])) : NULL;
         if (!copy) continue;

@@ -41,7 +41,7 @@ static rv_status check_end(rvi_bound *b, int left, rv_error *err)
     rv_status st = b->by.finish(b->by.ctx, b->state, b->forced, &n, err);
     int need = (int)n;
     bool in_time = n && need <= left; /* what is too long now seldom becomes shorter */
-    b->check_at = left - RVI_MAX(in_time ? (left - need) / 4 : left / 4, 1);
+    b->check_at = left - RVI_MAX(in_time ? (left - need) / 4 : left / 8, 1);
     b->ending = !st && in_time && left <= need + need / 4 + b->spare;
     if (b->ending) b->n_forced = n;
     return st;

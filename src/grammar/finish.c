@@ -106,8 +106,8 @@ static bool try(search *s, uint32_t from, uint8_t byte, bool late)
 static void expand(search *s, uint32_t from)
 {
     const rvi_place_kind kind = (rvi_place_kind)s->points[from].at.kind;
-    int needed = kind == RVI_AT_KEY ? rvi_machine_key_byte(s->m, &s->points[from].at) : -1;
-    if (needed >= 0 && try(s, from, (uint8_t)needed, false)) return;
+    int lead = rvi_machine_lead(s->m, &s->points[from].at);
+    if (lead >= 0 && try(s, from, (uint8_t)lead, false)) return;
     bool found = false;
     bool late = kind == RVI_AT_KEY && !rvi_machine_helps(s->m, &s->points[from].at, false);
     if ((kind == RVI_AT_STRING || late) && try(s, from, '"', late)) return;

@@ -199,7 +199,9 @@ static rvi_array *array_and(rvi_values *v, const rvi_array *a, const rvi_array *
 {
     rvi_array *o = rvi_values_alloc(v, 1, sizeof *o);
     if (!o) return NULL;
-    *o = (rvi_array){.min = RVI_MAX(a->min, b->min), .max = RVI_MIN(a->max, b->max)};
+    *o = (rvi_array){.min = RVI_MAX(a->min, b->min),
+                     .max = RVI_MIN(a->max, b->max),
+                     .unique = a->unique || b->unique};
     o->items = join(v, a->items, a->n_items, b->items, b->n_items, sizeof *a->items, &o->n_items);
     o->contains = join(v, a->contains, a->n_contains, b->contains, b->n_contains,
                        sizeof *a->contains, &o->n_contains);
@@ -214,7 +216,7 @@ static bool any_object(const rvi_object *o)
 
 static bool any_array(const rvi_array *a)
 {
-    return !a->n_items && !a->n_contains && !a->min && a->max == RVI_NO_LIMIT;
+    return !a->n_items && !a->n_contains && !a->min && a->max == RVI_NO_LIMIT && !a->unique;
 }
 
 static bool objects_and(rvi_values *v, rvi_form *f, const rvi_form *a, const rvi_form *b)
@@ -482,6 +484,9 @@ static void items_not(rvi_values *v, array_list *l, const rvi_items *m)
 
 static void array_not(rvi_values *v, array_list *l, const rvi_array *a)
 {
+    if (a->unique && !v->st)
+        v->st = rvi_error(v->err, RV_E_UNSUPPORTED,
+                          "that items are not unique (by not, oneOf or if) cannot be enforced");
     for (size_t i = 0; i < a->n_items && !v->st; i++) items_not(v, l, a->items[i]);
     for (size_t i = 0; i < a->n_contains && !v->st; i++) {
         rvi_contains c = a->contains[i];

@@ -275,7 +275,7 @@ static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to
                  const rvi_place *at)
 {
     if (from >= to) return;
-    if (at->kind == RVI_AT_STRING) {
+    if (at->kind == RVI_AT_STRING && !rvi_machine_tells_apart(&w->g->m, at)) {
         walk_string(w, t, from, to, at);
         return;
     }
@@ -335,7 +335,7 @@ static bool paint_quoted(painter *w, const rvi_place *at)
     const rvi_lex_state *from = &g->m.lexer.states[at->arg];
     bool alike =
         !from->pending && !g->m.lexer.canonical && rvi_rx_universal(&g->m.values.rxs, from->rx);
-    bool apart = at->kind == RVI_AT_KEY && rvi_machine_tells_apart(&g->m, at);
+    bool apart = rvi_machine_tells_apart(&g->m, at);
     const rvi_vocab_trie *t = &g->vocab->tries[RVI_MIXED];
     rvi_places behind = {0};
     uint32_t last = UINT32_MAX;

@@ -280,8 +280,40 @@ static void open_array(rvi_machine *m, uint32_t frame, rvi_array *shape, rvi_pla
     if (opened_frame) go(m, out, RVI_AT_ARRAY, opened_frame, 0, 0);
 }
 
+static bool unique_items(const rvi_machine *m, const rvi_frame *f)
+{
+    return f->kind == RVI_FRAME_ARRAY && array_plan(m, f)->shape->unique;
+}
+
+/* The strings of a node that are not yet in an array whose items differ. */
+static rvi_rx strings_left(rvi_machine *m, const rvi_frame *f, rvi_rx strings)
+{
+    rvi_rxs *x = &m->values.rxs;
+    if (!f->keys || !unique_items(m, f)) return strings;
+    for (uint32_t list = f->keys; list && !x->status;) {
+        const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
+        uint32_t text = pair[1];
+        rvi_rx used = RVI_RX_EPS;
+        list = pair[0];
+        while (text) { /* from its end */
+            pair = rvi_bag_get(&m->lists, text, NULL);
+            text = pair[0];
+            used = rvi_rx_cat(x, rvi_rx_one(x, pair[1]), used);
+        }
+        strings = rvi_rx_and(x, strings, rvi_rx_not(x, used));
+    }
+    return strings;
+}
+
+static bool strings_are_left(rvi_machine *m, const rvi_frame *f, rvi_node node)
+{
+    const rvi_form *form = f->keys && unique_items(m, f) ? rvi_values_form(&m->values, node) : NULL;
+    return !form || rvi_rx_live(&m->values.rxs, strings_left(m, f, form->string));
+}
+
 static void begin_value(rvi_machine *m, uint32_t frame, rvi_node node, uint8_t b, rvi_places *out)
 {
+    rvi_frame around = frame_at(m, frame);
     const rvi_form *f = rvi_values_form(&m->values, node);
     uint32_t lex;
     if (!f) return;
@@ -293,7 +325,7 @@ static void begin_value(rvi_machine *m, uint32_t frame, rvi_node node, uint8_t b
         for (size_t i = 0; i < f->n_arrays; i++) open_array(m, frame, f->arrays[i], out);
         return;
     case '"':
-        lex = rvi_lex_start(&m->lexer, f->string, RVI_LEX_STRING);
+        lex = rvi_lex_start(&m->lexer, strings_left(m, &around, f->string), RVI_LEX_STRING);
         if (lex) go(m, out, RVI_AT_STRING, frame, lex, 0);
         return;
     default: break;
@@ -352,7 +384,7 @@ static void next_item(rvi_machine *m, const rvi_array_plan *p, rvi_frame f, rvi_
         next_item(m, p, f, node, from + 1, index, out);
         return;
     }
-    if (!inhabited(m, node) || !array_hopeful(p, &f)) return;
+    if (!inhabited(m, node) || !array_hopeful(p, &f) || !strings_are_left(m, &f, node)) return;
     uint32_t frame = frame_put(m, &f);
     if (frame) go(m, out, RVI_AT_VALUE, frame, node, 0);
 }
@@ -388,7 +420,7 @@ bool rvi_machine_key_open(rvi_machine *m, const rvi_place *at)
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at)
 {
     rvi_frame f = frame_at(m, at->frame);
-    return object_plan(m, &f)->tell_apart;
+    return at->kind == RVI_AT_STRING ? unique_items(m, &f) : object_plan(m, &f)->tell_apart;
 }
 
 /* Whether a key can still become one that is allowed here. */
@@ -599,6 +631,7 @@ static uint32_t object_owes(rvi_machine *m, uint32_t frame)
     for (uint32_t i = 0; i < o.p->n_named; i++)
         if (has(o.need, i)) owed += (uint32_t)o.p->named[i].name.len + 6;
     if (o.f.count + o.missing < o.shape->min) owed += 6 * (o.shape->min - o.f.count - o.missing);
+    for (size_t i = 0; i < o.shape->n_some; i++) owed += o.f.some >> i & 1 ? 0 : 6;
     return owed;
 }
 
@@ -644,21 +677,49 @@ bool rvi_machine_helps(rvi_machine *m, const rvi_place *at, bool ends)
     return first >= p->names->nodes[state].low && first < p->names->nodes[state].high;
 }
 
-int rvi_machine_key_byte(rvi_machine *m, const rvi_place *at)
+/* Towards the first name that is needed; UINT32_MAX: it is none of these. */
+static uint32_t lead_to_name(const rvi_object_plan *p, uint32_t state, uint32_t name)
+{
+    if (state == UINT32_MAX) return UINT32_MAX;
+    const rvi_name_node *n = &p->names->nodes[state], *child = p->names->nodes + n->child;
+    if (name < n->low || name >= n->high) return UINT32_MAX;
+    if (n->ends && n->low == name) return '"';
+    while (name >= child->high) child++;
+    return child->cp == '"' ? UINT32_MAX : child->cp;
+}
+
+/* Towards a key that satisfies one of `some`. */
+static uint32_t lead_to_some(rvi_machine *m, const rvi_place *at)
+{
+    rvi_rxs *x = &m->values.rxs;
+    const rvi_rx rx = m->lexer.states[at->arg].rx;
+    opened o;
+    uint32_t which = 0;
+    look(m, at->frame, &o);
+    while (which < o.shape->n_some && (o.f.some >> which & 1)) which++;
+    if (which == o.shape->n_some) return UINT32_MAX;
+    rvi_rx keys = rvi_rx_and(x, rvi_rx_part(x, rx, 0),
+                             rvi_rx_part(x, rx, 2 + o.p->n_patterns - o.shape->n_some + which));
+    if (rvi_rx_nullable(x, keys)) return '"';
+    uint32_t cp = rvi_rx_lead(x, keys);
+    return cp == '"' ? UINT32_MAX : cp;
+}
+
+int rvi_machine_lead(rvi_machine *m, const rvi_place *at)
 {
     const rvi_object_plan *p;
     rvi_rx names;
-    uint32_t first;
-    if (m->lexer.states[at->arg].pending || !find_needed(m, at, &p, &names, &first)) return -1;
-    uint32_t state = rvi_rx_auto_state(&m->values.rxs, names);
-    if (state == UINT32_MAX) return -1;
-    const rvi_name_node *n = &p->names->nodes[state], *child = p->names->nodes + n->child;
-    if (first < n->low || first >= n->high) return -1;
-    if (n->ends && n->low == first) return '"';
-    while (first >= child->high) child++;
-    return child->cp >= 0x20 && child->cp < 0x7F && child->cp != '"' && child->cp != '\\'
-               ? (int)child->cp
-               : -1;
+    uint32_t first, cp = UINT32_MAX;
+    bool quoted = at->kind == RVI_AT_KEY || at->kind == RVI_AT_STRING;
+    if ((!quoted && at->kind != RVI_AT_TERMINAL) || m->lexer.states[at->arg].pending) return -1;
+    if (at->kind != RVI_AT_KEY)
+        cp = rvi_rx_lead(&m->values.rxs, m->lexer.states[at->arg].rx);
+    else if (find_needed(m, at, &p, &names, &first))
+        cp = lead_to_name(p, rvi_rx_auto_state(&m->values.rxs, names), first);
+    else
+        cp = lead_to_some(m, at);
+    if (cp < 0x20 || cp >= 0x7F || (quoted && cp == '\\')) return -1;
+    return at->kind == RVI_AT_STRING && cp == '"' ? -1 : (int)cp;
 }
 
 /* ---- one byte ---- */
@@ -676,6 +737,20 @@ static void step_after(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_place
         if (b == ']' && may_close_array(array_plan(m, &f), &f))
             go(m, out, RVI_AT_AFTER, f.parent, 0, 0);
     }
+}
+
+/* A string of an array whose items differ. */
+static void step_item(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
+{
+    uint32_t cp, next = rvi_lex_step(&m->lexer, at->arg, b, &cp), text = at->extra;
+    if (next == RVI_LEX_EXIT) {
+        rvi_frame f = frame_at(m, at->frame);
+        uint32_t frame = (f.keys = list_with(m, f.keys, text)) ? frame_put(m, &f) : 0;
+        if (frame) go(m, out, RVI_AT_AFTER, frame, 0, 0);
+    }
+    if (next < RVI_LEX_FIRST) return;
+    if (cp != UINT32_MAX) text = list_with(m, text, cp);
+    go(m, out, RVI_AT_STRING, at->frame, next, text);
 }
 
 static bool takes_blanks(rvi_place_kind kind)
@@ -697,13 +772,19 @@ void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
     }
     if (blank(b) && takes_blanks((rvi_place_kind)at->kind)) {
         rvi_place same = *at;
-        if (m->max_blanks != UINT16_MAX && same.blanks++ >= m->max_blanks) return;
+        bool first = at->kind == RVI_AT_VALUE && !at->frame && !m->rules.n_items;
+        uint32_t most = first ? RVI_MIN(m->max_blanks, 1u) : m->max_blanks;
+        if (m->max_blanks != UINT16_MAX && same.blanks++ >= most) return;
         rvi_places_add(m, out, same);
         return;
     }
     switch ((rvi_place_kind)at->kind) {
     case RVI_AT_VALUE: begin_value(m, at->frame, at->arg, b, out); break;
     case RVI_AT_STRING:
+        if (rvi_machine_tells_apart(m, at)) {
+            step_item(m, at, b, out);
+            break;
+        }
         next = rvi_lex_fast(&m->lexer, at->arg, b);
         if (next == RVI_LEX_EXIT) go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
         if (next >= RVI_LEX_FIRST) go(m, out, RVI_AT_STRING, at->frame, next, 0);

@@ -14,7 +14,7 @@
 
 typedef enum rvi_place_kind {
     RVI_AT_VALUE,     /* arg: node */
-    RVI_AT_STRING,    /* arg: lexer state */
+    RVI_AT_STRING,    /* arg: lexer state, extra: the text so far where items are told apart */
     RVI_AT_NUMBER,    /* arg: lexer state */
     RVI_AT_WORD,      /* arg: which word, extra: characters read */
     RVI_AT_OBJECT,    /* behind { */
@@ -52,7 +52,8 @@ typedef struct rvi_frame { /* a row of a bag */
     uint32_t plan;  /* number of the rvi_object_plan or rvi_array_plan */
     uint32_t seen;  /* object: set of names; array: how many items matched each `contains` */
     uint32_t count; /* of members or items, as far as it matters; rule: the item to return to */
-    uint32_t keys;  /* object: list of the other keys, where they are told apart */
+    uint32_t keys;  /* object: list of the other keys, where they are told apart; array: of the
+                       strings that may not come again */
     uint32_t some;  /* object: bits of `some` that are satisfied */
 } rvi_frame;
 
@@ -89,7 +90,7 @@ rv_status rvi_machine_check(const rvi_machine *m, rv_error *err) RVI_MUST_CHECK;
 void rvi_machine_behind(rvi_machine *m, const rvi_place *at, rvi_places *out);
 /* Whether the text is inside what a rule named "ruvllm-thinking" reads. */
 bool rvi_machine_thinks(rvi_machine *m, const rvi_place *at);
-/* Whether no key without a name may come twice here. */
+/* Whether no key without a name, or no string, may come twice here. */
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at);
 /* Whether a key of this place may be any text with a name of its own: then the lexer alone tells
  * which bytes may come. */
@@ -100,9 +101,9 @@ uint32_t rvi_machine_owes(rvi_machine *m, const rvi_place *at);
 /* Whether a place is on a short way to the end: a key is only begun if it is the one that is needed
  * next, and with `ends` that key is whole. */
 bool rvi_machine_helps(rvi_machine *m, const rvi_place *at, bool ends);
-/* The byte with which a key goes on to be the one that is needed next; -1: there is none, or it is
- * written in several bytes. */
-int rvi_machine_key_byte(rvi_machine *m, const rvi_place *at);
+/* The byte with which a string or a terminal comes to its end soonest, or a key becomes the one
+ * that is needed next; -1: it may end here, such a byte is not known, or several are needed. */
+int rvi_machine_lead(rvi_machine *m, const rvi_place *at);
 /* finish.c: appends a short text that leads from one of the places to an end. False: none was found
  * within some thousand steps, or there is no memory. */
 bool rvi_machine_finish(rvi_machine *m, const rvi_place *places, size_t n, rvi_buf *out);

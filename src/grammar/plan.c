@@ -236,6 +236,21 @@ bool rvi_object_plan_ready(rvi_values *v, rvi_object_plan *p)
 
 /* ---- arrays ---- */
 
+/* Items that differ are enforced of strings: there are enough of them, and all by one rule. */
+static bool check_unique(rvi_values *v, const rvi_array_plan *p)
+{
+    const rvi_form *f = rvi_values_form(v, p->nodes[0]);
+    if (!f || v->st) return false;
+    bool strings = !f->words && f->number == RVI_RX_NONE && !f->n_arrays && !f->n_objects;
+    bool many = p->shape->min <= 1 || rvi_rx_slack(&v->rxs, f->string) == RVI_RX_FOREVER;
+    if (strings && many && p->n_nodes == 1 && !p->shape->n_contains) return true;
+    v->st = rvi_error(v->err, RV_E_UNSUPPORTED,
+                      strings && p->n_nodes == 1 && !p->shape->n_contains
+                          ? "uniqueItems beside minItems cannot be enforced of few strings"
+                          : "uniqueItems cannot be enforced but of strings");
+    return false;
+}
+
 rvi_array_plan *rvi_array_plan_get(rvi_values *v, rvi_array *a)
 {
     enum { MAX_PREFIX = 4096 };
@@ -263,6 +278,7 @@ rvi_array_plan *rvi_array_plan_get(rvi_values *v, rvi_array *a)
                                                                  : a->items[k]->rest);
     p->count_to = RVI_MAX((uint32_t)RVI_MAX(most, from), a->min);
     if (a->max != RVI_NO_LIMIT) p->count_to = RVI_MAX(p->count_to, a->max);
+    if (a->unique && !check_unique(v, p)) return NULL;
     return v->st ? NULL : (a->plan = p);
 }
 

@@ -162,23 +162,22 @@ static const rvi_rx_step *steps_of(rvi_rxs *p, rvi_rx a, size_t *n)
     return p->steps + base;
 }
 
-/* Breadth first for a state that ends a text; all states on the way there are live. A search that
- * finds none has shown that all it saw are dead. */
-bool rvi_rx_live(rvi_rxs *p, rvi_rx a)
+/* Breadth first for a state that ends a text, or with `known` for one that is known to lead to an
+ * end. UINT32_MAX: there is none, and all that was seen is dead; or it is not among the first
+ * `most` states. The way back is in the parents. */
+static uint32_t find_end(rvi_rxs *p, rvi_rx a, bool known, uint32_t most)
 {
-    if (p->nodes[a].live) return p->nodes[a].live == 1;
-    uint32_t n_queue = 0, epoch = ++p->epoch, found = UINT32_MAX;
-    if (!rvi_rx_grow(p, &p->queue, &p->cap_queue, 1, MAX_NODES, sizeof *p->queue)) return false;
+    uint32_t n_queue = 0, epoch = ++p->epoch;
+    if (!rvi_rx_grow(p, &p->queue, &p->cap_queue, 1, MAX_NODES, sizeof *p->queue))
+        return UINT32_MAX;
     p->queue[n_queue++] = a;
     p->nodes[a].epoch = epoch;
     p->nodes[a].parent = UINT32_MAX;
-    for (uint32_t at = 0; at < n_queue && found == UINT32_MAX && !p->status; at++) {
+    for (uint32_t at = 0; at < n_queue && !p->status; at++) {
         rvi_rx from = p->queue[at];
         size_t n;
-        if (p->nodes[from].nullable || p->nodes[from].live == 1) {
-            found = from;
-            break;
-        }
+        if (p->nodes[from].nullable || (known && p->nodes[from].live == 1)) return from;
+        if (n_queue > most || !rvi_rxs_spend(p, 4)) return UINT32_MAX;
         const rvi_rx_step *s = steps_of(p, from, &n);
         for (size_t i = 0; i < n; i++) {
             rvi_rx_node *to = &p->nodes[s[i].to];
@@ -190,11 +189,37 @@ bool rvi_rx_live(rvi_rxs *p, rvi_rx a)
             p->queue[n_queue++] = s[i].to;
         }
     }
+    for (uint32_t i = 0; i < n_queue && !p->status; i++) p->nodes[p->queue[i]].live = 2;
+    return UINT32_MAX;
+}
+
+/* All states on the way to an end are live. */
+bool rvi_rx_live(rvi_rxs *p, rvi_rx a)
+{
+    if (p->nodes[a].live) return p->nodes[a].live == 1;
+    uint32_t found = find_end(p, a, true, MAX_NODES);
     if (p->status) return false;
-    if (found == UINT32_MAX)
-        for (uint32_t i = 0; i < n_queue; i++) p->nodes[p->queue[i]].live = 2;
     for (; found != UINT32_MAX; found = p->nodes[found].parent) p->nodes[found].live = 1;
     return p->nodes[a].live == 1;
+}
+
+uint32_t rvi_rx_lead(rvi_rxs *p, rvi_rx a)
+{
+    enum { MOST = 500 }; /* states */
+    size_t n;
+    uint32_t found = find_end(p, a, false, MOST), first = 0;
+    if (found == UINT32_MAX || found == a || p->status) return UINT32_MAX;
+    while (p->nodes[found].parent != a) found = p->nodes[found].parent;
+    const rvi_rx_step *s = steps_of(p, a, &n);
+    for (size_t i = 0; i < n; first = s[i++].last + 1)
+        if (s[i].to == found) { /* a letter or a digit, if there is one */
+            static const rvi_rx_range liked[] = {{'a', 'z'}, {'0', '9'}, {'A', 'Z'}};
+            for (size_t k = 0; k < RVI_COUNT(liked); k++)
+                if (first <= liked[k].last && s[i].last >= liked[k].first)
+                    return RVI_MAX(first, liked[k].first);
+            return first;
+        }
+    return UINT32_MAX;
 }
 
 /* ---- asking ---- */

@@ -466,8 +466,9 @@ static const rvi_form *array_form(rvi_values *v, const rvi_json *s, const rvi_fo
         a.contains = c;
         a.n_contains = 1;
     }
-    if (rvi_json_bool(unique, false) && a.max > 1)
-        return refuse(v, unique, RV_E_UNSUPPORTED, "uniqueItems cannot be enforced");
+    a.unique = rvi_json_bool(unique, false) && a.max > 1 && f->n_arrays;
+    if (a.unique && (!a.n_items || a.items[0]->n_prefix || a.items[0]->rest <= RVI_NEVER))
+        return refuse(v, unique, RV_E_UNSUPPORTED, "uniqueItems cannot be enforced but of strings");
     if (!a.n_items && !a.n_contains && !a.min && a.max == RVI_NO_LIMIT) return f;
     return rvi_form_and(v, f, rvi_form_array(v, &a));
 }

@@ -83,6 +83,7 @@ typedef struct rvi_array {
     const rvi_contains *contains;
     size_t n_contains;
     uint32_t min, max;
+    bool unique; /* no item comes twice: enforced of strings */
     rvi_array_plan *plan;
 } rvi_array;
 

@@ -415,12 +415,7 @@ void rvi_trainer_fill_x(rvi_trainer *t, rvi_columns_fn x, void *ctx)
     t->be->ops->fill_rows(t->be, width(t, t->ws.x), t->n_rows, x, ctx);
 }
 
-void rvi_trainer_get_x(rvi_trainer *t, int row, float *x)
-{
-    t->be->ops->rows_read(t->be, width(t, t->ws.x), row, x);
-}
-
-void rvi_trainer_get_all_x(rvi_trainer *t, float *x)
+void rvi_trainer_get_x(rvi_trainer *t, float *x)
 {
     t->be->ops->fetch(t->be, width(t, t->ws.x), t->n_rows, x);
 }

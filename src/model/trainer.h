@@ -41,8 +41,7 @@ void rvi_trainer_set_x(rvi_trainer *t, int row, const float *x);
 /* The same for all rows of the texts: x(ctx, row, first, n, out) writes n columns from `first` on.
  * It is called on the backend's threads, several at once. */
 void rvi_trainer_fill_x(rvi_trainer *t, rvi_columns_fn x, void *ctx);
-void rvi_trainer_get_x(rvi_trainer *t, int row, float *x);
-void rvi_trainer_get_all_x(rvi_trainer *t, float *x); /* of all rows of the texts */
+void rvi_trainer_get_x(rvi_trainer *t, float *x); /* of all rows of the texts */
 /* Layers first .. last - 1; first 0 begins with the tokens' embeddings, another with the x that
  * were set. The adapter takes part where it has matrices. */
 void rvi_trainer_forward(rvi_trainer *t, int first, int last);

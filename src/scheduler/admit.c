@@ -168,7 +168,7 @@ static bool any_streams(const rvi_scheduler *s)
 }
 
 /* What a learner decides at the beginning of an answer, and pages that are read from disk, take
- * milliseconds: while somebody reads a stream, those that come at once are spread over steps. */
+ * milliseconds: while somebody listens, many that come at once are spread over steps. */
 void rvi_admit_waiting(rvi_scheduler *s)
 {
     const double part = 0.1; /* of the time between two tokens */

@@ -81,6 +81,18 @@ static int hex(char c)
     return lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
 }
 
+void rvi_http_unescape(char *text, bool plus)
+{
+    char *to = text;
+    for (const char *c = text; *c; c++) {
+        int high = *c == '%' ? hex(c[1]) : -1, low = high >= 0 ? hex(c[2]) : -1;
+        bool escaped = low >= 0 && (high || low);
+        *to++ = escaped ? (char)(high << 4 | low) : plus && *c == '+' ? ' ' : *c;
+        if (escaped) c += 2;
+    }
+    *to = 0;
+}
+
 /* ---- the request line ---- */
 
 /* What stands at the place of the line's next blank becomes the end of a text. */

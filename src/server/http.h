@@ -70,6 +70,9 @@ void rvi_http_next(rvi_http *h);
 
 /* The value of a header, terminated; NULL: there is none. Of several the first. */
 const char *rvi_http_header_get(const rvi_http *h, const char *name);
+/* Takes the escapes (%2F) of a text apart, in its place; plus: '+' is a blank, as in queries. What
+ * is no escape, or that of NUL, stays as it is. */
+void rvi_http_unescape(char *text, bool plus);
 bool rvi_http_same(const char *a, const char *b); /* but for the case of ASCII letters */
 
 const char *rvi_http_reason(int status); /* "Not Found" */

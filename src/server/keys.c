@@ -177,14 +177,27 @@ rvi_key *rvi_keys_find(const rvi_keys *k, const char *text)
     return found;
 }
 
+static int by_hash(const void *a, const void *b)
+{
+    const rvi_key *const *one = a, *const *other = b;
+    return memcmp((*one)->hash, (*other)->hash, sizeof(*one)->hash);
+}
+
+/* Without memory every key begins anew. */
 void rvi_keys_carry_over(rvi_keys *to, const rvi_keys *from)
 {
-    for (size_t i = 0; i < to->n; i++)
-        for (size_t j = 0; j < from->n; j++)
-            if (!memcmp(to->list[i].hash, from->list[j].hash, sizeof to->list[i].hash)) {
-                to->list[i].left = RVI_MIN(from->list[j].left, (double)to->list[i].rate);
-                to->list[i].then = from->list[j].then;
-            }
+    const rvi_key **sorted = from->n ? rvi_alloc_array(from->n, sizeof *sorted) : NULL;
+    if (!sorted) return;
+    for (size_t i = 0; i < from->n; i++) sorted[i] = &from->list[i];
+    qsort(sorted, from->n, sizeof *sorted, by_hash);
+    for (size_t i = 0; i < to->n; i++) {
+        const rvi_key *key = &to->list[i], **old;
+        old = bsearch(&key, sorted, from->n, sizeof *sorted, by_hash);
+        if (!old) continue;
+        to->list[i].left = RVI_MIN((*old)->left, (double)key->rate);
+        to->list[i].then = (*old)->then;
+    }
+    rvi_free(sorted);
 }
 
 /* A minute's requests may come at once; then they come back one by one. */

@@ -66,8 +66,8 @@ rv_status rvi_listen_tcp(rvi_listener *out, struct event_base *base, const char 
 static rv_status remove_stale(const char *path, const struct sockaddr_un *a, rv_error *err)
 {
     if (rvi_os_stat(path, NULL) == RVI_OS_NONE) return RV_OK;
-    if (!rvi_os_is_device(path))
-        return rvi_error(err, RV_E_CONFIG, "--unix %s: there is a file", path);
+    if (!rvi_os_is_socket(path))
+        return rvi_error(err, RV_E_CONFIG, "--unix %s: there is something that is no socket", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool used = fd >= 0 && !connect(fd, (const struct sockaddr *)a, sizeof *a);
     if (fd >= 0) (void)evutil_closesocket(fd);

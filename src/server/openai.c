@@ -119,9 +119,11 @@ void rvi_openai_models(rvi_serving *s, rvi_conn *c)
 
 void rvi_openai_model(rvi_serving *s, rvi_conn *c)
 {
-    const char *name = strstr(c->in.path, "/models/") + strlen("/models/");
+    char name[512];
     rvi_problem p;
     rvi_buf out = {0};
+    snprintf(name, sizeof name, "%s", strstr(c->in.path, "/models/") + strlen("/models/"));
+    rvi_http_unescape(name, false); /* clients escape the slash of a name */
     const rvi_serving *found = rvi_serving_find(s->server, name);
     if (!found || !rvi_serving_is(found, name)) {
         (void)rvi_serving_unknown(s->server, name, &p);

@@ -171,18 +171,8 @@ static const char *asked_for(const char *query, rvi_arena *arena)
     }
     if (!*query) return NULL;
     query += sizeof name - 1;
-    size_t n = strcspn(query, "&"), to = 0;
-    char *out = rvi_arena_strndup(arena, query, n);
-    for (size_t i = 0; out && i < n; i++) {
-        unsigned byte;
-        char digits[3] = {0};
-        if (query[i] == '%' && i + 2 < n) memcpy(digits, query + i + 1, 2);
-        bool escaped = digits[0] && strspn(digits, "0123456789abcdefABCDEF") == 2 &&
-                       sscanf(digits, "%2x", &byte) == 1 && byte;
-        out[to++] = escaped ? (char)byte : query[i] == '+' ? ' ' : query[i];
-        if (escaped) i += 2;
-    }
-    if (out) out[to] = 0;
+    char *out = rvi_arena_strndup(arena, query, strcspn(query, "&"));
+    if (out) rvi_http_unescape(out, true);
     return out;
 }
 

@@ -17,6 +17,7 @@
 
 /* Bytes of a request; connections. */
 enum { MOST_HEAD = 65536, MOST_LINE = 8192, MOST_CONNECTIONS = 10000, MOST_TEXTS = 1 << 20 };
+enum { OTHER_FILES = 1024 }; /* models, stores, logs */
 enum { FORCED = 130 };
 
 typedef struct server {
@@ -222,6 +223,7 @@ static rv_status start_events(server *v, rv_error *err)
         event_add(v->hangup, NULL))
         return rvi_nomem(err, "event loop");
     (void)signal(SIGPIPE, SIG_IGN);
+    rvi_os_allow_files(MOST_CONNECTIONS + OTHER_FILES); /* shells and systemd give 1,024 */
     return RV_OK;
 }
 

@@ -20,12 +20,23 @@ static rv_status fail(const char *option, const char *path, rv_error *err)
     return rvi_error(err, RV_E_CONFIG, "%s %s: %s", option, path, text);
 }
 
+/* A key that is encrypted is refused: nobody may be there to be asked. */
+static int no_password(char *out, int size, int writes, void *ctx)
+{
+    (void)out;
+    (void)size;
+    (void)writes;
+    (void)ctx;
+    return -1;
+}
+
 rv_status rvi_tls_new(rvi_tls **out, const char *cert, const char *key, rv_error *err)
 {
     rvi_tls *t = *out = rvi_zalloc(sizeof *t);
     rv_status st = RV_OK;
     if (!t || !(t->ctx = SSL_CTX_new(TLS_server_method()))) st = rvi_nomem(err, "TLS");
     if (!st && !SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION)) st = fail("TLS", "1.2", err);
+    if (!st) SSL_CTX_set_default_passwd_cb(t->ctx, no_password);
     if (!st && SSL_CTX_use_certificate_chain_file(t->ctx, cert) != 1)
         st = fail("--tls-cert", cert, err);
     if (!st && SSL_CTX_use_PrivateKey_file(t->ctx, key, SSL_FILETYPE_PEM) != 1)

@@ -26,6 +26,8 @@ static const struct {
      "\"anyOf\":[{\"$ref\":\"#/$defs/n\"},{\"type\":\"array\",\"items\":{\"type\":\"string\","
      "\"pattern\":\"^a[bc]+$\",\"maxLength\":9},\"minItems\":1}]}",
      "{\"v\": 1.5, \"next\": {\"v\": 2}}"},
+    {SCHEMA, "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"ab\"]},\"uniqueItems\":true}",
+     "[\"a\",\"ab\"]"},
     {REGEX, "(a|bc)*\\d{2,4}[^x-z]?", "abcabc123-"},
     {GBNF,
      "root ::= list | \"x\"\nlist ::= \"[\" ( item ( \",\" item )* )? \"]\"\nitem ::= [0-9]+ "

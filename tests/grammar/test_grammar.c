@@ -128,6 +128,18 @@ static const example schemas[] = {
      "\"maxItems\":3}",
      {"[1,1]", "[1,0,1]", "[\"x\",1,1]"},
      {"[1]", "[1,1,1]", "[0,0,1]", "[1,0,0,1]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":true}",
+     {"[]", "[\"\"]", "[\"a\",\"b\"]", "[\"a\",\"ab\",\"\",\"abc\"]", "[\"a\" , \"A\"]"},
+     {"[\"a\",\"a\"]", "[\"a\",\"b\",\"\\u0061\"]", "[\"\",\"\"]", "[\"abc\",\"ab\",\"abc\"]",
+      "[1]"}},
+    {"{\"type\":\"array\",\"items\":{\"enum\":[\"ab\",\"abc\",\"x\"]},\"uniqueItems\":true}",
+     {"[\"abc\",\"ab\",\"x\"]", "[\"x\"]"},
+     {"[\"ab\",\"ab\"]", "[\"abc\",\"ab\",\"x\",", "[\"ab\",\"x\",\"ab", "[\"x\",\"x"}},
+    {"{\"type\":\"array\",\"allOf\":[{\"items\":{\"type\":\"string\"},\"uniqueItems\":true},{"
+     "\"items\":"
+     "{\"maxLength\":2}}],\"items\":{\"type\":[\"string\",\"null\"],\"pattern\":\"^a+$\"}}",
+     {"[\"a\",\"aa\"]", "[\"aa\",\"a\"]"},
+     {"[\"a\",\"aa\",", "[\"a\",\"a\"]", "[\"aaa", "[null]"}},
     {"{\"minProperties\":2,\"maxProperties\":2,\"type\":\"object\"}",
      {"{\"a\":1,\"b\":2}"},
      {"{\"a\":1}", "{\"a\":1,\"a\":2}", "{\"a\":1,\"\\u0061\":2}", "{\"a\":1,\"b\":2,\"c\":3}"}},
@@ -220,6 +232,9 @@ static void test_refused(void **state)
 {
     static const char *const cases[][2] = {
         {"{\"properties\":{\"a/b\":{\"uniqueItems\":true}}}", "#/properties/a~1b/uniqueItems"},
+        {"{\"items\":{\"type\":\"integer\"},\"uniqueItems\":true}", "but of strings"},
+        {"{\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true,\"minItems\":3}", "few strings"},
+        {"{\"not\":{\"items\":{\"type\":\"string\"},\"uniqueItems\":true}}", "not unique"},
         {"{\"items\":{\"format\":\"regex\"}}", "#/items/format"},
         {"{\"$ref\":\"http://example.com/x\"}", "#/$ref"},
         {"{\"pattern\":\"(a)\\\\1\"}", "#/pattern"},
@@ -548,6 +563,62 @@ static void test_many_trials(void **state)
     rvi_rxs_deinit(&pool);
 }
 
+/* White space has a limit where one is set; what begins a text is one at most. */
+static void test_blanks(void **state)
+{
+    static const example limited = {"{\"type\":\"object\"}",
+                                    {"{}", " {}", "{  }", "{  \"a\":  1}"},
+                                    {"  {}", "{   }", "\n {}"}};
+    static const example none = {"{\"type\":\"object\"}", {"{}", "{\"a\":1}"}, {" {}", "{ }"}};
+    static const example any = {"{\"type\":\"object\"}", {"   {}", "{    }"}, {"x{}"}};
+    const struct {
+        int most;
+        const example *e;
+    } cases[] = {{2, &limited}, {-1, &none}, {0, &any}};
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        rvi_grammar_options o = {.max_blanks = cases[i].most};
+        const char *source = cases[i].e->source;
+        assert_int_equal(rvi_grammar_schema(&g, vocab, source, strlen(source), &o, NULL), RV_OK);
+        run_example(g, cases[i].e);
+        rvi_grammar_free(g);
+    }
+}
+
+/* A key that must come, and a text that a pattern asks for, are written straight away. */
+static void test_ends_that_are_asked_for(void **state)
+{
+    static const char *const cases[][3] = {
+        {"{\"type\":\"object\",\"not\":{\"propertyNames\":{\"not\":{\"pattern\":"
+         "\"^foo_[a-z]{3}$\"}}}}",
+         "{\"a\":{\"b\":\"xy", "\"},\"foo_aaa\":0}"},
+        {"{\"type\":\"object\",\"minProperties\":3,\"not\":{\"anyOf\":[{\"propertyNames\":{\"not\":"
+         "{\"enum\":[\"1\",\"3\"]}}},{\"propertyNames\":{\"not\":{\"enum\":[\"2\",\"3\"]}}}]}}",
+         "{\"x\":[{\"y", "\":0}],\"1\":0,\"2\":0}"},
+        {"{\"type\":\"string\",\"pattern\":\"^[a-z ]+, yours [A-Z]{12}!$\"}", "\"dear",
+         ", yours AAAAAAAAAAAA!\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        uint32_t behind;
+        rvi_buf end = {0};
+        bool found;
+        const char *begun = cases[i][1];
+        assert_int_equal(
+            rvi_grammar_schema(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, NULL), RV_OK);
+        assert_int_equal(
+            rvi_grammar_text(g, rvi_grammar_start(g), begun, strlen(begun), &behind, NULL), RV_OK);
+        assert_int_equal(rvi_grammar_finish(g, behind, &end, &found, NULL), RV_OK);
+        assert_true(found);
+        rvi_buf_putc(&end, 0);
+        assert_string_equal(end.data, cases[i][2]);
+        rvi_grammar_free(g);
+        rvi_buf_deinit(&end);
+    }
+}
+
 /* Where no end is near, looking for one is given up soon, and the text may go on. */
 static void test_far_ends(void **state)
 {
@@ -589,6 +660,8 @@ int main(void)
         cmocka_unit_test(test_choices_and_forced),
         cmocka_unit_test(test_ends_of_large_objects),
         cmocka_unit_test(test_many_trials),
+        cmocka_unit_test(test_blanks),
+        cmocka_unit_test(test_ends_that_are_asked_for),
         cmocka_unit_test(test_far_ends),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -171,7 +171,7 @@ static void differences_by_input(void **state)
         for (int t = 0; t < N; t++) rvi_trainer_get_dx(r.t, t, dx + t * width);
         rvi_trainer_begin(r.t, ids, &span, 1);
         rvi_trainer_forward(r.t, 0, LOWEST);
-        for (int t = 0; t < N; t++) rvi_trainer_get_x(r.t, t, x + t * width);
+        rvi_trainer_get_x(r.t, x);
         choose_way(way, dx, n, 5);
         double d[2], want = dot(dx, way, n), step = move / fabs(want);
         for (int s = 0; s < 2; s++, step /= 2) {

@@ -337,7 +337,7 @@ static void stored_hidden_states(void **state)
         rvi_trainer_begin(r.t, ids, &span, 1);
         assert_int_equal(rvi_trainer_rows(r.t), n);
         rvi_trainer_forward(r.t, 0, lowest);
-        for (int t = 0; t < n; t++) rvi_trainer_get_x(r.t, t, x + (size_t)t * width);
+        rvi_trainer_get_x(r.t, x);
         memset(r.grads->theta, 0, r.grads->n * sizeof(float));
         rvi_trainer_begin(r.t, ids, &span, 1);
         for (int t = 0; t < n; t++) rvi_trainer_set_x(r.t, t, x + (size_t)t * width);

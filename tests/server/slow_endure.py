@@ -12,7 +12,8 @@ from serving import MODEL, PROGRAM, SLOW, finish, verdict
 
 KINDS = {"start": ["--n", "2"], "teach": ["--n", "3"],
          "idle": ["--n", "300", "--seconds", "1"], "slow": ["--n", "60", "--seconds", "2"],
-         "fuzz": ["--n", "3000"], "kill": ["--n", "4"], "soak": ["--n", "4", "--seconds", "10"]}
+         "fuzz": ["--n", "3000"], "kill": ["--n", "4"],
+         "soak": ["--n", "4", "--seconds", "10", "--settle", "1"]}
 
 
 def run(*arguments):

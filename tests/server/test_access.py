@@ -4,6 +4,8 @@ of other origins, TLS, limits, and what a service manager passes and is told. Pr
 import http.client
 import json
 import os
+import re
+import resource
 import shutil
 import signal
 import socket
@@ -170,6 +172,13 @@ def encrypted(tmp):
         s.process.send_signal(signal.SIGHUP)
         verdict("it serves on after its certificate was read again",
                 ask("GET", "/health")[0] == 200)
+    locked = os.path.join(tmp, "locked.pem")
+    subprocess.run(["openssl", "pkey", "-in", key, "-aes-128-cbc", "-passout", "pass:sesame",
+                    "-out", locked], check=True, capture_output=True)
+    out = subprocess.run([PROGRAM, "serve", MODEL, "--tls-cert", cert, "--tls-key", locked],
+                         capture_output=True, check=False, timeout=SLOW)
+    verdict("nobody is asked for the password of a key", out.returncode == 1 and
+            b"--tls-key" in out.stderr, out)
     out = subprocess.run([PROGRAM, "serve", MODEL, "--tls-cert", key, "--tls-key", key, "--port",
                           "0"], capture_output=True, check=False)
     verdict("a certificate that is none is named", out.returncode == 1 and
@@ -200,6 +209,29 @@ def managed(tmp):
     p.stderr.close()
     listener.close()
     notify.close()
+
+
+def careful(tmp):
+    """What a server must not do by the way."""
+    path = os.path.join(tmp, "pipe")
+    os.mkfifo(path)
+    out = subprocess.run([PROGRAM, "serve", MODEL, "--unix", path], capture_output=True,
+                         check=False)
+    verdict("what is no socket is not removed for one", out.returncode == 1 and
+            os.path.exists(path) and b"no socket" in out.stderr, out)
+    resource.setrlimit(resource.RLIMIT_NOFILE,
+                       (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    with Server("--api-key", "sesame") as s:
+        with open(f"/proc/{s.process.pid}/cmdline", "rb") as f:
+            words = f.read()
+        verdict("a key does not stay among the arguments", b"sesame" not in words and
+                s.ask("GET", "/v1/models", None, bearer("sesame"))[0] == 200, words)
+        with open(f"/proc/{s.process.pid}/limits", encoding="ascii") as f:
+            files = re.search(r"Max open files\s+(\d+)", f.read())[1]
+        verdict("it allows itself more files than a shell does", int(files) > 1024, files)
+        name = MODEL.replace("/", "%2F")
+        status, _, got = s.ask("GET", "/v1/models/" + name, None, bearer("sesame"))
+        verdict("the slash of a name may be escaped", status == 200 and got["id"] == MODEL, got)
 
 
 def draining():
@@ -238,6 +270,7 @@ with tempfile.TemporaryDirectory() as folder:
     pages()
     encrypted(folder)
     managed(folder)
+    careful(folder)
     draining()
     waiting()
 finish()

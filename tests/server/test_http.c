@@ -232,12 +232,30 @@ static void headers_by_name(void **state)
     assert_string_equal(rvi_http_reason(404), "Not Found");
 }
 
+static void escapes(void **state)
+{
+    static const char *const cases[][3] = {{"a%2Fb%2f%C3%A9", "a/b/\xC3\xA9", "a/b/\xC3\xA9"},
+                                           {"1+1%2B", "1+1+", "1 1+"},
+                                           {"%", "%", "%"},
+                                           {"%2", "%2", "%2"},
+                                           {"%zz%00%", "%zz%00%", "%zz%00%"},
+                                           {"%2525", "%25", "%25"}};
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++)
+        for (int plus = 0; plus < 2; plus++) {
+            char text[32];
+            snprintf(text, sizeof text, "%s", cases[i][0]);
+            rvi_http_unescape(text, plus);
+            assert_string_equal(text, cases[i][1 + plus]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_requests),      cmocka_unit_test(chunked_bodies),
         cmocka_unit_test(pipelined_requests), cmocka_unit_test(bad_lines),
         cmocka_unit_test(bad_headers),        cmocka_unit_test(too_long),
-        cmocka_unit_test(headers_by_name)};
+        cmocka_unit_test(headers_by_name),    cmocka_unit_test(escapes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@ import tempfile
 from serving import Server, finish, program, verdict
 
 QUESTION = "What is Kakovin's dog?"
-MANY = 70  # more than the server has open at a time
+MANY = int(os.environ.get("TENANTS", "70"))  # more than the server has open at a time
 
 
 def bearer(key):

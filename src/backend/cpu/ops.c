@@ -447,6 +447,9 @@ static bool is_exact(const rvi_backend *be)
     return rvi_cpu_of((rvi_backend *)(uintptr_t)be)->exact;
 }
 
+static rv_status cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
+                          void (*pause)(void *ctx), void *pause_ctx, rv_error *err);
+
 static const rvi_backend_ops cpu_ops = {
     .name = "cpu",
     .free = cpu_free,
@@ -501,7 +504,7 @@ static const rvi_backend_ops cpu_ops = {
     .lora_seal = rvi_cpu_lora_seal,
     .floats_view = floats_view,
     .floats_part = floats_part,
-    .like = rvi_backend_cpu_like,
+    .like = cpu_like,
     .train_reserve = rvi_cpu_train_reserve,
     .held_bytes = rvi_cpu_held_bytes,
     .held_new = rvi_cpu_held_new,
@@ -555,8 +558,8 @@ rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options,
     return st;
 }
 
-rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
-                               void (*pause)(void *ctx), void *pause_ctx, rv_error *err)
+static rv_status cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
+                          void (*pause)(void *ctx), void *pause_ctx, rv_error *err)
 {
     const rvi_cpu *from = (const rvi_cpu *)be;
     *out = NULL;

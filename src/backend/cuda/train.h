@@ -33,9 +33,6 @@ static inline size_t rvi_cuda_element(const rvi_cuda *c)
     return c->exact ? sizeof(float) : 2;
 }
 
-/* Floats that become an operand; turned: its rows are their columns. */
-rvi_cuda_operand_job rvi_cuda_operand_of(rvi_cuda_cols from, int n_rows, rvi_cuda_at to,
-                                         size_t to_stride, bool turned);
 /* Starts what was collected, if that is much: the device need not wait for the whole step. */
 void rvi_cuda_start_early(rvi_cuda *c);
 

@@ -26,8 +26,9 @@ static uint32_t tiles_of(int n)
     return (uint32_t)(rvi_cuda_padded(n) / RVI_CUDA_OPERAND);
 }
 
-rvi_cuda_operand_job rvi_cuda_operand_of(rvi_cuda_cols from, int n_rows, rvi_cuda_at to,
-                                         size_t to_stride, bool turned)
+/* turned: the operand's rows are the columns. */
+static rvi_cuda_operand_job operand_of(rvi_cuda_cols from, int n_rows, rvi_cuda_at to,
+                                       size_t to_stride, bool turned)
 {
     return (rvi_cuda_operand_job){.from = from.at,
                                   .to = to,
@@ -57,7 +58,7 @@ static rvi_cuda_at operand(plan *p, rvi_cuda_cols from, int n_rows, bool turned)
 {
     size_t rows = (size_t)(turned ? from.n : n_rows), k = rvi_cuda_padded(turned ? n_rows : from.n);
     rvi_cuda_at at = take(p, rows, k);
-    p->operands[p->n_operands++] = rvi_cuda_operand_of(from, n_rows, at, k, turned);
+    p->operands[p->n_operands++] = operand_of(from, n_rows, at, k, turned);
     return at;
 }
 
@@ -283,10 +284,10 @@ static bool hold_rows(rvi_cuda *c, const rvi_held *h, const rvi_tensor *w, int f
     rvi_pool_run_all(c->pool, widen_task, &(widening){w, first, host}, n);
     rvi_cuda_cols from = {at, w->n_cols, w->n_cols};
     size_t element = rvi_cuda_element(c), k = rvi_cuda_padded(w->n_cols);
-    jobs[n_jobs++] = rvi_cuda_operand_of(from, n, h->w + (size_t)first * k * element, k, false);
+    jobs[n_jobs++] = operand_of(from, n, h->w + (size_t)first * k * element, k, false);
     if (h->turned)
-        jobs[n_jobs++] = rvi_cuda_operand_of(from, n, h->turned + (size_t)first * element,
-                                             rvi_cuda_padded(w->n_rows), true);
+        jobs[n_jobs++] = operand_of(from, n, h->turned + (size_t)first * element,
+                                    rvi_cuda_padded(w->n_rows), true);
     memcpy((uint8_t *)host + floats, jobs, (size_t)n_jobs * sizeof *jobs);
     rvi_cuda_operand_args o = {at + floats, c->exact, 0};
     uint32_t n_blocks = (uint32_t)(jobs[0].n_blocks * n_jobs);

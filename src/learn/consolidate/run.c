@@ -195,6 +195,9 @@ static rv_status take_steps(runner *u, rv_error *err)
         if (cancelled || t->step % SAVE_EVERY == 0) save(u);
     }
     if (cancelled) return rvi_error(err, RV_E_CANCELLED, "cancelled");
+    rvi_backend *be = t->texts->v->be;
+    rv_status lost = be->ops->check(be, err);
+    if (lost) return lost;
     if (t->n_skipped > t->step / 4)
         return rvi_error(err, RV_E_LEARNING, "%d of %d steps had gradients that are not numbers",
                          t->n_skipped, t->step);

@@ -343,7 +343,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         rvi_trainer_begin(trainer, b.tokens, b.spans, b.n_spans);
         rvi_trainer_forward(trainer, 0, t->lowest);
         list_states(&b, t, which, n);
-        rvi_trainer_get_all_x(trainer, s.x);
+        rvi_trainer_get_x(trainer, s.x);
         t->v->be->ops->run(t->v->be, store_task, &s, b.n_rows);
         if (t->want_refs || any_kept(t, which, n)) {
             rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);

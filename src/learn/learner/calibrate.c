@@ -70,6 +70,8 @@ rv_status rvi_calibration_next(rvi_replay *texts, const rvi_learner *l, const rv
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
     *texts = (rvi_replay){0};
     if (l->calibrated) return RV_OK;
+    rv_status st = v->be->ops->train_reserve(v->be, 1, 1, 1, err);
+    if (st) return st; /* texts that nothing could be trained with */
     return rvi_replay_next(texts, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 

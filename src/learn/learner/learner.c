@@ -76,10 +76,20 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     return st;
 }
 
+/* Others may have the state. */
+static void give_back(rvi_learner *l)
+{
+    rvi_learner_yield(l);
+    rvi_learner_end_lease(l);
+    rvi_os_unlock(l->lock);
+    l->lock = -1;
+    l->owned = false;
+}
+
 void rvi_learner_free(rvi_learner *l)
 {
     if (!l) return;
-    rvi_learner_flush(l);
+    give_back(l); /* the caller may have closed the store since it was flushed */
     if (l->instructing) forget_all(l); /* otherwise there is nothing yet */
     rvi_lock_free(l->instructing);
     rvi_adapter_sets_deinit(&l->sets);
@@ -107,11 +117,7 @@ void rvi_learner_flush(rvi_learner *l)
 {
     bool any;
     if (l->instructing) rvi_learner_follow(l, &any); /* nothing that was forgotten stays here */
-    rvi_learner_yield(l);
-    rvi_learner_end_lease(l);
-    rvi_os_unlock(l->lock); /* others may have it */
-    l->lock = -1;
-    l->owned = false;
+    give_back(l);
 }
 
 /* ---- looking ---- */

@@ -124,7 +124,8 @@ rv_status rvi_learner_set_paused(rvi_learner *l, bool paused, rv_error *err) RVI
 bool rvi_learner_lease(rvi_learner *l);
 void rvi_learner_end_lease(rvi_learner *l);
 
-/* To the disk with what is not there yet; as far as that is possible. */
+/* To the disk with what is not there yet; as far as that is possible. No other call but
+ * rvi_learner_free may follow, before which the store may be closed. */
 void rvi_learner_flush(rvi_learner *l);
 rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
