@@ -10,9 +10,9 @@
  *
  * Link -lruvllm-store -lsqlite3 (pkg-config ruvllm-store), and -lpq where it was built with it.
  *
- * A file is in WAL mode: PATH-wal and PATH-shm lie beside it while it is open. Any number of
- * processes may have it open; they write in turns. All three files are readable by their owner
- * alone.
+ * A file is in WAL mode: PATH-wal, PATH-shm and PATH-open.lock lie beside it while it is open. Any
+ * number of processes may have it open; they write in turns. All of these files are readable by
+ * their owner alone.
  *
  * postgres://... or postgresql://... (libpq's connection URIs) names a database; the tables are
  * made in it (ruvllm_stream, ruvllm_item, ruvllm_layout). What was committed is as durable as the

@@ -301,6 +301,7 @@ static rv_status lock_file(const char *path, bool alone, int *lock, rv_error *er
 #else
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return fail(err, path, "cannot open", errno);
+    struct stat own, now;
     while (flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB)) {
         if (errno == EINTR) continue;
         int why = errno;
@@ -308,6 +309,12 @@ static rv_status lock_file(const char *path, bool alone, int *lock, rv_error *er
         if (why == EWOULDBLOCK)
             return rvi_error(err, RV_E_STORAGE, "%s: another process holds it", path);
         return fail(err, path, "cannot lock", why);
+    }
+    /* whoever held it may have removed the file, and another made a new one */
+    if (fstat(fd, &own) || stat(path, &now) || own.st_ino != now.st_ino ||
+        own.st_dev != now.st_dev) {
+        close(fd);
+        return lock_file(path, alone, lock, err);
     }
     *lock = fd;
 #endif

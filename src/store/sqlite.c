@@ -400,11 +400,35 @@ static void close_database(file *f)
     f->db = NULL;
 }
 
+/* As one of those who have the file open, or alone; last: only to remove the file of the lock.
+ * Where nothing can be locked it stays open to all, and a damaged file where it is. */
+static rv_status lock_open(file *f, bool alone, bool last, rv_error *err)
+{
+    static const double moment = 0.01;
+    rvi_buf path = {0};
+    double end = rvi_os_seconds() + (alone ? 0 : f->busy_ms / 1000.0);
+    rvi_os_unlock(f->open_lock);
+    f->open_lock = -1;
+    rv_status st = rvi_buf_printf(&path, "%s-open.lock", f->path) ? RV_OK : rvi_nomem(err, "path");
+    while (!st &&
+           (st = alone ? rvi_os_lock(path.data, &f->open_lock, err)
+                       : rvi_os_lock_shared(path.data, &f->open_lock, err)) == RV_E_STORAGE &&
+           rvi_os_seconds() < end) {
+        rvi_thread_sleep(moment);
+        st = RV_OK;
+    }
+    if (!st && alone && last) (void)remove(path.data);
+    rvi_buf_deinit(&path);
+    return alone || st == RV_E_NOMEM || st == RV_E_STORAGE ? st : RV_OK;
+}
+
 static void file_close(void *ctx)
 {
     file *f = ctx;
     close_database(f);
     for (size_t i = 0; f->appended && i < MOST_HELD; i++) rvi_os_unlock(f->held[i].lock);
+    rv_status alone = f->open_lock >= 0 ? lock_open(f, true, true, NULL) : RV_OK;
+    (void)alone; /* otherwise others have it open */
     rvi_os_unlock(f->open_lock);
     rvi_free(f->appended);
     rvi_free(f->path);
@@ -632,27 +656,6 @@ static rv_status put_recovered(const char *path, rv_error *err)
     return st;
 }
 
-/* As one of those who have the file open, or alone. Where nothing can be locked it stays open to
- * all, and a damaged file where it is. */
-static rv_status lock_open(file *f, bool alone, rv_error *err)
-{
-    static const double moment = 0.01;
-    rvi_buf path = {0};
-    double end = rvi_os_seconds() + (alone ? 0 : f->busy_ms / 1000.0);
-    rvi_os_unlock(f->open_lock);
-    f->open_lock = -1;
-    rv_status st = rvi_buf_printf(&path, "%s-open.lock", f->path) ? RV_OK : rvi_nomem(err, "path");
-    while (!st &&
-           (st = alone ? rvi_os_lock(path.data, &f->open_lock, err)
-                       : rvi_os_lock_shared(path.data, &f->open_lock, err)) == RV_E_STORAGE &&
-           rvi_os_seconds() < end) {
-        rvi_thread_sleep(moment);
-        st = RV_OK;
-    }
-    rvi_buf_deinit(&path);
-    return alone || st == RV_E_NOMEM || st == RV_E_STORAGE ? st : RV_OK;
-}
-
 /* The damaged file gets another name, and what can be read of its log takes its place. */
 static rv_status replace(file *f, const char *why, rv_error *err)
 {
@@ -679,10 +682,10 @@ static rv_status open_sound(file *f, rv_error *err)
 {
     bool damaged = false;
     rv_error why = {0};
-    rv_status st = lock_open(f, false, err);
+    rv_status st = lock_open(f, false, false, err);
     if (st) return st;
     st = open_database(f, &damaged, &why);
-    if (damaged && lock_open(f, true, NULL))
+    if (damaged && lock_open(f, true, false, NULL))
         return rvi_error(
             err, RV_E_STORAGE,
             "%s; another process has it open, so it is left as it is: end all that use "
@@ -694,7 +697,7 @@ static rv_status open_sound(file *f, rv_error *err)
         damaged = false;
         st = open_database(f, &damaged, &why);
         if (damaged) return replace(f, why.text, err);
-        if (!st) st = lock_open(f, false, &why);
+        if (!st) st = lock_open(f, false, false, &why);
     }
     return st ? rvi_error(err, st, "%s", why.text) : RV_OK;
 }
