@@ -285,24 +285,29 @@ static bool unique_items(const rvi_machine *m, const rvi_frame *f)
     return f->kind == RVI_FRAME_ARRAY && array_plan(m, f)->shape->unique;
 }
 
+/* Without those of a list. The oldest go first: what was made of them for the item before is there
+ * already. */
+static rvi_rx without(rvi_machine *m, uint32_t list, rvi_rx strings)
+{
+    enum { WORK = 4 }; /* of a character */
+    rvi_rxs *x = &m->values.rxs;
+    if (!list || x->status) return strings;
+    const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
+    uint32_t text = pair[1];
+    rvi_rx used = RVI_RX_EPS;
+    strings = without(m, pair[0], strings);
+    while (text && rvi_rxs_spend(x, WORK)) { /* from its end */
+        pair = rvi_bag_get(&m->lists, text, NULL);
+        text = pair[0];
+        used = rvi_rx_cat(x, rvi_rx_one(x, pair[1]), used);
+    }
+    return rvi_rx_and(x, strings, rvi_rx_not(x, used));
+}
+
 /* The strings of a node that are not yet in an array whose items differ. */
 static rvi_rx strings_left(rvi_machine *m, const rvi_frame *f, rvi_rx strings)
 {
-    rvi_rxs *x = &m->values.rxs;
-    if (!f->keys || !unique_items(m, f)) return strings;
-    for (uint32_t list = f->keys; list && !x->status;) {
-        const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
-        uint32_t text = pair[1];
-        rvi_rx used = RVI_RX_EPS;
-        list = pair[0];
-        while (text) { /* from its end */
-            pair = rvi_bag_get(&m->lists, text, NULL);
-            text = pair[0];
-            used = rvi_rx_cat(x, rvi_rx_one(x, pair[1]), used);
-        }
-        strings = rvi_rx_and(x, strings, rvi_rx_not(x, used));
-    }
-    return strings;
+    return f->keys && unique_items(m, f) ? without(m, f->keys, strings) : strings;
 }
 
 static bool strings_are_left(rvi_machine *m, const rvi_frame *f, rvi_node node)

@@ -73,7 +73,7 @@ void rvi_answers_add(rvi_answers *a, const rvi_said *said)
 
 static rvi_said *find(const rvi_answers *a, const char *id, int choice)
 {
-    for (size_t i = a->n; i-- > 0;) {
+    for (size_t i = *id ? a->n : 0; i-- > 0;) { /* "" is the id of those that were forgotten */
         rvi_said *s = a->ring[(a->first + i) % RVI_ANSWERS_MOST];
         if (s->choice == choice && !strcmp(s->id, id)) return s;
     }

@@ -78,6 +78,7 @@ static int only_said(void *ctx, const int32_t *ids, size_t n_ids, float *logits,
     (void)ids;
     if (n_ids >= said->n_ids) return 1;
     size_t id = (size_t)said->ids[n_ids];
+    if (id >= n_vocab) return 1; /* the model has another vocabulary by now */
     for (size_t i = 0; i < n_vocab; i++)
         if (i != id) logits[i] = -INFINITY;
     if (!(logits[id] > -INFINITY)) logits[id] = 0;
@@ -398,6 +399,9 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
                                ? rvi_kept_find(&j->s->server->kept, j->conn->key->name,
                                                rvi_json_string(id, ""), (int)n)
                                : NULL;
+    if (said && said->by != j->s)
+        return rvi_problem_set(p, 404, "response_not_found", "response_id",
+                               "the model that gave this answer is not served any more");
     if (!said)
         return rvi_problem_set(
             p, 404, "response_not_found", "response_id",

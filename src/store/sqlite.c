@@ -522,14 +522,16 @@ static rv_status prepare(file *f, rv_error *err)
  * is. */
 static rv_status check(file *f, bool *sound, rv_error *err)
 {
-    int64_t ok = 0, in_index = 0, in_table = 0;
+    int64_t ok = 0, all_found = 0;
     rvi_buf suspect = {0};
     bool all = suspect_file(f, &suspect) && rvi_os_stat(suspect.data, NULL) != RVI_OS_NONE;
     rv_status st =
         ask(f, all ? "PRAGMA quick_check(1)" : "PRAGMA quick_check(stream)", "ok", &ok, err);
-    if (!st) st = ask(f, "SELECT count(*) FROM item", NULL, &in_index, err);
-    if (!st) st = ask(f, "SELECT count(*) FROM item NOT INDEXED", NULL, &in_table, err);
-    *sound = ok && in_index == in_table;
+    /* at once: others may write between two statements */
+    if (!st)
+        st = ask(f, "SELECT (SELECT count(*) FROM item) = (SELECT count(*) FROM item NOT INDEXED)",
+                 NULL, &all_found, err);
+    *sound = ok && all_found;
     if (!st && all && *sound) (void)remove(suspect.data);
     rvi_buf_deinit(&suspect);
     return st;

@@ -45,6 +45,9 @@ def restart(state):
     verdict("answers are kept for their owner alone", modes and set(modes) == {0o600}, modes)
     verdict("and not where the client says so", SECRET.encode() in bytes_of(state) and
             b"Qubbleford" not in bytes_of(state))
+    with Server(model="other=" + MODEL, state=state) as s:
+        status, _, got = s.post("/v1/feedback", {"response_id": chat["id"], "rating": 1})
+        verdict("no feedback for another model's answer", status == 404, got)
     with Server(state=state) as s:
         status, _, got = s.ask("GET", "/v1/responses/" + kept["id"])
         verdict("a response is read after a restart", (status, got) == (200, kept), got)
@@ -68,6 +71,8 @@ def forget(state, chat, kept):
         verdict("a lesson is forgotten", status == 200 and got["applied"], got)
         verdict("and conversations with it", s.ask("GET", "/v1/responses/" + kept["id"])[0] == 404
                 and s.post("/v1/feedback", {"response_id": chat["id"], "rating": 1})[0] == 404)
+        status, _, got = s.post("/v1/feedback", {"response_id": "", "rating": 1})
+        verdict("an empty id is that of no answer", status == 404, got)
         s.post("/v1/feedback", {"response_id": s.chat("Say Qubbleford")["id"],
                                 "correction": "Old Zorvath."})
     verdict("nothing of them is left in the file", SECRET.encode() not in bytes_of(state))

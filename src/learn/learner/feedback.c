@@ -177,8 +177,11 @@ static rv_status note_withdrawn(rvi_learner *l, uint64_t by, bool erase, rvi_ada
     int n_gone, n_again;
     size_t len = strlen(out->notes), max = sizeof out->notes;
     rvi_learner_withdraw(l, by, erase, &n_gone, &n_again);
-    if (!n_gone) return RV_OK;
+    out->applied = out->applied || n_gone > 0;          /* also of what was not in force any more */
+    if (erase && out->applied) rvi_learner_drop_run(l); /* training that was stopped knew it, too */
+    if (!n_gone && !(erase && l->unerased[0])) return RV_OK;
     rv_status st = rvi_learner_settle(l, err);
+    if (!n_gone) return st;
     len += (size_t)snprintf(out->notes + len, max - len, "; %d adapter%s trained on that %s %s%s",
                             n_gone, n_gone == 1 ? "" : "s", n_gone == 1 ? "is" : "are",
                             !erase           ? "out of use, and kept until that is forgotten"

@@ -327,14 +327,17 @@ rv_status rvi_learner_need_adapter(rvi_learner *l, int number, const rvi_generat
     return st;
 }
 
-/* What it held waits again. Its file is kept under another name: whoever opens the state later
- * finds none, and sees who learned it next. */
+/* What it held waits again. A damaged file is kept under another name: whoever opens the state
+ * later finds none, and sees who learned it next. One that only could not be read now, for want of
+ * files or of a device, stays, and so does one that was brought here: nothing can be trained in its
+ * place. */
 static void lose(rvi_learner *l, rvi_generation *g, const rv_error *why)
 {
     rvi_buf path = {0}, aside = {0};
+    bool damaged = why->code != RV_E_IO && why->code != RV_E_UNSUPPORTED;
     rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "generation %d is left out: %s", g->number,
                   why->text);
-    if (rvi_learner_generation_file(l, g->number, &path) &&
+    if (damaged && g->origin != RVI_FROM_FILE && rvi_learner_generation_file(l, g->number, &path) &&
         rvi_buf_printf(&aside, "%s.damaged", path.data) &&
         rvi_os_stat(path.data, NULL) == RVI_OS_FILE && rvi_os_replace(path.data, aside.data, NULL))
         rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "%s cannot be renamed", path.data);

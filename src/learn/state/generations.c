@@ -114,6 +114,7 @@ int rvi_generations_withdraw(rvi_generations *g, uint64_t learned, uint64_t by, 
         rvi_generation *x = &g->list[i];
         if (!rvi_generation_has_learned(x, learned)) continue;
         n += take_out(x, by) || (erase && !x->erased);
+        if (erase) x->gone_by = by; /* nothing brings it back, so what else it held waits again */
         x->erased = x->erased || erase;
     }
     settle(g);
@@ -141,8 +142,9 @@ rv_status rvi_generations_inherit(const rvi_generations *g, rvi_generation *x, r
     rv_status st = RV_OK;
     for (size_t i = 0; i < g->n; i++) {
         const rvi_generation *older = &g->list[i];
-        bool goes_on =
-            is_parent(x, older->number) || (replaces(x, older) && rvi_generation_active(older));
+        /* also one that was erased since: the log is read again */
+        bool in_use = !older->gone_by && !older->replaced_by && !older->lost;
+        bool goes_on = is_parent(x, older->number) || (replaces(x, older) && in_use);
         for (size_t k = 0; goes_on && !st && k < older->n_learned; k++)
             st = rvi_generation_learn(x, older->learned[k].event, err);
     }
