@@ -88,13 +88,14 @@ static bool read_said(const rvi_json *v, rvi_arena *arena, rvi_said *s)
 
 /* ---- writing, on the worker's thread ---- */
 
-typedef struct writing {
+typedef struct rvi_kept_writing {
     rvi_work work;
     rvi_kept *k;
     rvi_said *said; /* NULL: id is to be removed */
     const char *model;
     char id[40];
     bool has_run;
+    struct rvi_kept_writing *next; /* that removes */
 } writing;
 
 typedef struct old_ones {
@@ -223,6 +224,9 @@ static void writing_done(rvi_work *w)
 {
     writing *g = (writing *)w;
     if (!g->has_run) run_writing(w);
+    writing **at = &g->k->removals;
+    while (*at && *at != g) at = &(*at)->next;
+    if (*at) *at = g->next;
     rvi_said_free(g->said);
     rvi_free(g);
 }
@@ -234,10 +238,15 @@ static void post(rvi_kept *k, const rvi_said *said, const char *model, const cha
     if (!g) return;
     *g = (writing){.work = {.run = run_writing, .done = writing_done}, .k = k, .model = model};
     snprintf(g->id, sizeof g->id, "%s", id);
-    if (said && !(g->said = rvi_said_copy(said)))
+    if (said && !(g->said = rvi_said_copy(said))) {
         rvi_free(g);
-    else
-        rvi_worker_post(*k->worker, &g->work);
+        return;
+    }
+    if (!said) {
+        g->next = k->removals;
+        k->removals = g;
+    }
+    rvi_worker_post(*k->worker, &g->work);
 }
 
 void rvi_kept_put(rvi_kept *k, const rvi_said *said, const char *model)
@@ -259,6 +268,14 @@ static int take(void *ctx, rv_bytes key, rv_bytes record)
     return 1;
 }
 
+/* It is still in the store, but nobody may have it. */
+static bool is_to_go(const rvi_kept *k, const char *id)
+{
+    const writing *g = k->removals;
+    while (g && strcmp(g->id, id) != 0) g = g->next;
+    return g;
+}
+
 /* Reads it into the answers of this instance. */
 static void fetch(const rvi_kept *k, const char *tenant, const char *id, int choice)
 {
@@ -268,7 +285,7 @@ static void fetch(const rvi_kept *k, const char *tenant, const char *id, int cho
     const rvi_json *v = NULL;
     rvi_said said;
     const rv_store *s = &k->reads;
-    if (!s->append || !*id || strlen(id) >= sizeof said.id) return;
+    if (!s->append || !*id || strlen(id) >= sizeof said.id || is_to_go(k, id)) return;
     key_of(id, choice, key);
     if (!s->get(s->ctx, answers, bytes_of(key), take, &text, NULL) && text.len && !text.failed &&
         !rvi_json_parse(&v, text.data, text.len, &arena, "answer", NULL) &&

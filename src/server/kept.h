@@ -23,6 +23,7 @@ typedef struct rvi_kept {
     struct rvi_serving *(*find_model)(void *ctx, const char *name); /* NULL: there is none */
     void *ctx;
     unsigned n_put;
+    struct rvi_kept_writing *removals; /* that the worker has not done yet */
 } rvi_kept;
 
 /* All on the event loop. The worker writes it; model: the name of the one that said it. */
