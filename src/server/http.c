@@ -87,7 +87,7 @@ void rvi_http_unescape(char *text, bool plus)
     for (const char *c = text; *c; c++) {
         int high = *c == '%' ? hex(c[1]) : -1, low = high >= 0 ? hex(c[2]) : -1;
         bool escaped = low >= 0 && (high || low);
-        *to++ = escaped ? (char)(high << 4 | low) : plus && *c == '+' ? ' ' : *c;
+        *to++ = (char)(escaped ? high << 4 | low : plus && *c == '+' ? ' ' : *c);
         if (escaped) c += 2;
     }
     *to = 0;

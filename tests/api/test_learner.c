@@ -423,7 +423,7 @@ static void old_thumbs_stay(void **state)
     rv_learner *l = new_learner(NULL);
     rv_session *s = new_session();
     rv_adaptation *a;
-    char question[ASKED][32];
+    char question[ASKED][40];
     said plain = ask(NULL, NULL), now;
     for (int i = 0; i < ASKED; i++) {
         snprintf(question[i], sizeof question[i], "Tell me about number %d.", i);

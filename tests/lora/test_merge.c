@@ -128,10 +128,10 @@ static void svd_by_definition(void **state)
 /* ---- adapters of a small model ---- */
 
 static const rvi_lora_target targets[] = {
-    {"model.layers.0.self_attn.q_proj", "blk.0.attn_q", 40, 24, 0, false},
-    {"model.layers.0.mlp.up_proj", "blk.0.ffn_up", 17, 60, 0, false},
-    {"model.layers.0.mlp.down_proj", "blk.0.ffn_down", 3, 2, 0, false}, /* narrower than ranks */
-    {"lm_head", "output", 9, 9, 0, false},
+    {"model.layers.0.self_attn.q_proj", "blk.0.attn_q", 40, 24, 0, false, 0},
+    {"model.layers.0.mlp.up_proj", "blk.0.ffn_up", 17, 60, 0, false, 0},
+    {"model.layers.0.mlp.down_proj", "blk.0.ffn_down", 3, 2, 0, false, 0}, /* narrower than ranks */
+    {"lm_head", "output", 9, 9, 0, false, 0},
 };
 enum { N = RVI_COUNT(targets), MOST_PRODUCT = 60 * 40 };
 

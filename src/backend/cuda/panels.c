@@ -89,8 +89,8 @@ static void by_table(unit *u)
 /* Q4_K, Q5_K: six bits each of a scale and a minimum */
 static void scale_and_min(unit *u, const uint8_t *s, int sub)
 {
-    u->scales[0] = sub < 4 ? s[sub] & 63 : (uint8_t)((s[sub + 4] & 15) | (s[sub - 4] >> 6) << 4);
-    u->scales[1] = sub < 4 ? s[sub + 4] & 63 : (uint8_t)(s[sub + 4] >> 4 | (s[sub] >> 6) << 4);
+    u->scales[0] = (uint8_t)(sub < 4 ? s[sub] & 63 : (s[sub + 4] & 15) | (s[sub - 4] >> 6) << 4);
+    u->scales[1] = (uint8_t)(sub < 4 ? s[sub + 4] & 63 : s[sub + 4] >> 4 | (s[sub] >> 6) << 4);
 }
 
 static void unit_of_32(unit *u, rvi_qtype type, const uint8_t *b)
