@@ -170,8 +170,8 @@ RV_API rv_status rv_learner_undo_to(rv_learner *l, uint64_t version, rv_adaptati
 /* Removes what was taught with this text in its question or answer, for good. Generations that were
  * trained on it are erased, from the store and from dir, and what else they held waits to be
  * trained again without it; notes tell how many, and what could not be erased yet: that is tried
- * again when something changes, and when a learner opens the state. Learners that share the store
- * erase their copies when they learn of it. */
+ * again by the next forgetting, undoing or rolling back, and when a learner opens the state.
+ * Learners that share the store erase their copies when they learn of it. */
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out,
                                    rv_error *err);
 /* Removes such copies from the dir of a learner that was not freed because its process was killed.
