@@ -11,28 +11,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "program.h"
+
 #include "base/compat.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "model/model.h"
 
 enum { MAX_ROWS = 64, PAST = 96, ROUNDS = 41, WAYS = 3 };
-
-static rv_error err;
-
-static void must(rv_status st)
-{
-    if (!st) return;
-    fprintf(stderr, "%s\n", err.text);
-    exit(1);
-}
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static float *random_floats(rvi_rng *rng, size_t n)
 {

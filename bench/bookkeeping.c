@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "program.h"
+
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
@@ -15,22 +17,6 @@
 #include "scheduler/prefix.h"
 
 enum { STEPS = 20000, PAGES = 8192, LONGEST = 6000, PROMPTS = 400 };
-
-static rv_error err;
-
-static void must(rv_status st)
-{
-    if (!st) return;
-    fprintf(stderr, "%s\n", err.text);
-    exit(1);
-}
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* As scheduler.c and job.c do in a step in which each stream gets a token. */
 static void count_step(rvi_figures *f, int n_streams, double seconds)

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "program.h"
+
 #include "api/api.h"
 #include "base/mem.h"
 #include "decode/logprobs.h"
@@ -43,22 +45,6 @@ typedef struct bench {
     float *log_ps; /* [ROWS][n_vocab] of f16 */
     size_t n_scored;
 } bench;
-
-static rv_error err;
-
-static void must(rv_status st)
-{
-    if (!st) return;
-    fprintf(stderr, "%s\n", err.text);
-    exit(1);
-}
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int by_value(const void *a, const void *b)
 {

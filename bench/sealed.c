@@ -9,21 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program.h"
+
 #include "base/compat.h"
 #include "base/mem.h"
 #include "lora/file.h"
 #include "model/model.h"
 
 enum { MAX_ROWS = 256 };
-
-static rv_error err;
-
-static void must(rv_status st)
-{
-    if (!st) return;
-    fprintf(stderr, "%s\n", err.text);
-    exit(1);
-}
 
 static void *room(size_t n)
 {
