@@ -586,6 +586,18 @@ static void test_blanks(void **state)
     }
 }
 
+/* Of a text that has begun; the caller frees *g and *end. */
+static bool look_for_end(const char *schema, const char *begun, rvi_grammar **g, uint32_t *behind,
+                         rvi_buf *end)
+{
+    bool found;
+    assert_int_equal(rvi_grammar_schema(g, vocab, schema, strlen(schema), NULL, NULL), RV_OK);
+    assert_int_equal(
+        rvi_grammar_text(*g, rvi_grammar_start(*g), begun, strlen(begun), behind, NULL), RV_OK);
+    assert_int_equal(rvi_grammar_finish(*g, *behind, end, &found, NULL), RV_OK);
+    return found;
+}
+
 /* A key that must come, and a text that a pattern asks for, are written straight away. */
 static void test_ends_that_are_asked_for(void **state)
 {
@@ -604,13 +616,7 @@ static void test_ends_that_are_asked_for(void **state)
         rvi_grammar *g;
         uint32_t behind;
         rvi_buf end = {0};
-        bool found;
-        const char *begun = cases[i][1];
-        assert_int_equal(
-            rvi_grammar_schema(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, NULL), RV_OK);
-        assert_int_equal(
-            rvi_grammar_text(g, rvi_grammar_start(g), begun, strlen(begun), &behind, NULL), RV_OK);
-        assert_int_equal(rvi_grammar_finish(g, behind, &end, &found, NULL), RV_OK);
+        bool found = look_for_end(cases[i][0], cases[i][1], &g, &behind, &end);
         assert_true(found);
         rvi_buf_putc(&end, 0);
         assert_string_equal(end.data, cases[i][2]);
@@ -631,15 +637,9 @@ static void test_far_ends(void **state)
         rvi_grammar *g;
         uint32_t behind;
         rvi_buf end = {0};
-        bool found;
-        const char *begun = cases[i][1];
-        assert_int_equal(
-            rvi_grammar_schema(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, NULL), RV_OK);
-        assert_int_equal(
-            rvi_grammar_text(g, rvi_grammar_start(g), begun, strlen(begun), &behind, NULL), RV_OK);
-        assert_int_equal(rvi_grammar_finish(g, behind, &end, &found, NULL), RV_OK);
+        bool found = look_for_end(cases[i][0], cases[i][1], &g, &behind, &end);
         assert_false(found);
-        check_mask(g, behind, cases[i][0], begun);
+        check_mask(g, behind, cases[i][0], cases[i][1]);
         rvi_grammar_free(g);
         rvi_buf_deinit(&end);
     }
