@@ -5,8 +5,8 @@
  * alone: the first of them show what all show. Shapes, types, instruction sets and paths are run
  * everywhere.
  *
- * OFTEN(all, some) is `some` in make test, and `all` in make test-slow, which runs the programs that
- * have it once more, with TESTS_ALL set. */
+ * OFTEN(all, some) is `some` in make test, and `all` in make test-slow, which runs the programs
+ * that have it once more, with TESTS_ALL set. */
 #ifndef TESTS_HARNESS_AMOUNT_H
 #define TESTS_HARNESS_AMOUNT_H
 
