@@ -133,6 +133,7 @@ typedef struct word {
     size_t script;
     bool letter, upper; /* its first character */
     bool name;
+    bool second; /* right behind the first word of a sentence */
 } word;
 
 /* The mark that closes what this one opens; 0: it opens nothing. A name may stand there that
@@ -214,10 +215,16 @@ static word next_word(const char *text, size_t len, size_t *at, bool *first)
     return w;
 }
 
-/* A name tells more than any other word, and of two the longer one, where none is rarer. */
+/* Does a, which comes after b, tell more? A name tells more than any other word, and of two the
+ * longer one, where none is rarer. Short words aside, the word right behind one that asks is mostly
+ * a verb ("Who waters the plants?"), and of two alike the later one tells more, as long as the
+ * script's languages put what is asked for first: "capital of Kenya", but 日本の首都. */
 static bool tells_more(const word *a, const word *b)
 {
+    enum { SHORT = 4 };
     if (!b->chars || a->name != b->name) return !b->chars || a->name;
+    if (a->chars > SHORT && scripts[a->script].things)
+        return (b->second && !b->name) || a->chars >= b->chars;
     return a->chars > b->chars;
 }
 
@@ -236,15 +243,17 @@ static bool may_tell(const word *w)
     return w->letter && s->names && (w->name || !s->things || w->chars > SHORT);
 }
 
-/* chars 0: nothing is named. */
-static word telling_word(const char *question)
+/* The word that tells most, and the next, where neither is a name; chars 0: there is none. */
+static void find_telling(const char *question, word best[2])
 {
     size_t len = strlen(question), at = 0;
-    word best = {0}, before = {0};
-    for (bool first = true;;) {
+    word before = {0};
+    best[0] = best[1] = (word){0};
+    for (bool first = true, begins = false;;) {
         word w = next_word(question, len, &at, &first);
-        if (!w.chars) return best;
-        bool begins = first && w.script == LATIN && !w.name; /* with a word that asks */
+        if (!w.chars) break;
+        w.second = begins && !first;
+        begins = first && w.script == LATIN && !w.name; /* with a word that asks */
         first = false;
         if (goes_on(question, &before, &w)) {
             w.chars += before.chars + 1;
@@ -252,9 +261,14 @@ static word telling_word(const char *question)
             w.at = before.at;
             w.name = true;
         }
-        if (may_tell(&w) && !begins && tells_more(&w, &best)) best = w;
+        if (may_tell(&w) && !begins) {
+            bool more = tells_more(&w, &best[0]);
+            if (more || tells_more(&w, &best[1])) best[1] = more ? best[0] : w;
+            if (more) best[0] = w;
+        }
         before = w;
     }
+    if (best[0].name || !scripts[best[0].script].things) best[1] = (word){0};
 }
 
 static bool has_text(const char *text, const char *part, size_t len)
@@ -286,9 +300,15 @@ static void put_capital(rvi_buf *out, const char *text, size_t len)
 
 bool rvi_frame_neighbour(const char *question, size_t i, rvi_buf *out)
 {
-    word w = telling_word(question);
+    word found[2];
     size_t len = 0;
+    find_telling(question, found);
+    word w = found[0];
     if (!w.chars) return false;
+    if (found[1].chars) { /* which of both, nobody can tell here: one after the other */
+        w = found[i % 2];
+        i /= 2;
+    }
     const script *s = &scripts[w.script];
     bool lower = s->things && !w.upper && !w.name;
     const char *other = lower ? NULL : nth_other(s->names, question, &i, &len);
