@@ -469,6 +469,16 @@ rvi_rx rvi_rx_part(const rvi_rxs *p, rvi_rx tuple, size_t index)
     return n->kind == TUPLE ? p->words[n->a + index] : RVI_RX_NONE;
 }
 
+rvi_rx rvi_rx_only(rvi_rxs *p, rvi_rx tuple, size_t index)
+{
+    rvi_rx parts[RVI_RX_MOST_PARTS] = {0};
+    const rvi_rx_node *n = &p->nodes[tuple];
+    if (n->kind != TUPLE || p->status) return RVI_RX_NONE;
+    for (uint32_t i = 0; i < n->b && i < RVI_RX_MOST_PARTS; i++)
+        if (index ? i == 1 : i != 1) parts[i] = p->words[n->a + i];
+    return rvi_rx_tuple(p, parts, n->b);
+}
+
 const rvi_rx_auto *rvi_rx_auto_of(const rvi_rxs *p, rvi_rx a)
 {
     return p->nodes[a].kind == AUTO ? &p->autos[p->nodes[a].a] : NULL;

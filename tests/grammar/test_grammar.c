@@ -115,6 +115,14 @@ static const example schemas[] = {
      "\"additionalProperties\":false}",
      {"{\"ab\":1,\"\":2}", "{\"\":2}"},
      {"{\"ab\":1,\"ab\":2}", "{\"a\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"ab\":{},\"\xC3\xA9\":{},\"/x\":{\"type\":\"null\"}},"
+     "\"patternProperties\":{\"^/[^/]*$\":{}},\"additionalProperties\":false}",
+     {"{\"/\":1,\"ab\":2}", "{\"/\xC3\xA9x\":1,\"\xC3\xA9\":2}", "{\"/x\":null,\"/xx\":3}"},
+     {"{\"ab\":1,\"ab\":2}", "{\"a\":1}", "{\"/a/\":1}", "{\"/x\":1}", "{\"\xC3\xA8\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"ab\":{},\"\xC3\xA9\":{}},\"required\":[\"ab\"],"
+     "\"patternProperties\":{\"^/[^/]*$\":{}},\"additionalProperties\":false,\"maxProperties\":2}",
+     {"{\"/\":1,\"ab\":2}", "{\"ab\":1,\"\xC3\xA9\":2}", "{\"ab\":3,\"/\xC3\xA9\":1}"},
+     {"{\"/a\":1,\"/b\":2}", "{\"ab\":1,\"/\":1,\"/\":2}", "{\"\xC3\xA9\":1,\"/\":2}"}},
     {"{\"$ref\":\"#/$defs/"
      "t\",\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":"
      "\"#/$defs/t\"}},\"additionalProperties\":false}}}",
