@@ -678,7 +678,7 @@ rv_status rvi_grammar_regex(rvi_grammar **out, const rvi_vocab *v, const char *p
     rvi_rx rx = RVI_RX_NONE;
     rv_status st = begin(out, v, NULL, err);
     if (st) return st;
-    st = rvi_rx_parse(&(*out)->m.values.rxs, pattern, len, true, NULL, &rx, err);
+    st = rvi_rx_parse(&(*out)->m.values.rxs, pattern, len, true, &rx, err);
     return finish_terminal(out, rx, st, err);
 }
 

@@ -443,16 +443,11 @@ rvi_rx rvi_rx_auto_at(rvi_rxs *p, uint32_t which, uint32_t state)
 
 rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state)
 {
-    uint32_t which = 0;
-    while (which < p->n_autos &&
-           (p->autos[which].self != a->self || p->autos[which].step != a->step))
-        which++;
-    if (which == p->n_autos) {
-        if (!rvi_rx_grow(p, &p->autos, &p->cap_autos, p->n_autos + 1, 1 << 16, sizeof *p->autos))
-            return RVI_RX_NONE;
-        p->autos[p->n_autos++] = *a;
-    }
-    return rvi_rx_auto_at(p, which, state);
+    enum { MOST = 1 << 18 };
+    if (!rvi_rx_grow(p, &p->autos, &p->cap_autos, p->n_autos + 1, MOST, sizeof *p->autos))
+        return RVI_RX_NONE;
+    p->autos[p->n_autos++] = *a;
+    return rvi_rx_auto_at(p, p->n_autos - 1, state);
 }
 
 rvi_rx rvi_rx_tuple(rvi_rxs *p, const rvi_rx *list, size_t n)
