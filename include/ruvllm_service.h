@@ -335,7 +335,8 @@ RV_API rv_status rv_models_list(rv_models *ms, rv_listed_model **out, size_t *n,
  * it. Where something does not fit, what is merely kept is given up: pages of requests that have
  * ended, then adapters of registries that nobody uses, then (to load another) models that nobody
  * holds; until the low mark is reached, so that it is seldom. What is in use stays, and what then
- * does not fit waits (requests) or is refused with RV_E_NOMEM (the others).
+ * does not fit waits (requests) or is refused with RV_E_NOMEM (the others). What learners train
+ * with in the background is scratch, and waits where there is no room for it.
  *
  * Models that rv_model_open opens and adapters of rv_adapter_load count, but are not refused; pages
  * of an engine that is no service's do not count. */
