@@ -178,15 +178,17 @@ async def mixed(load, a):
 
 
 async def fill(load):
-    """The room for keys and values is touched as it fills with what is kept of requests."""
-    c, rnd, pages, same = Client(load.server.port), random.Random(5), 0, 0
+    """The room for keys and values is touched as it fills with what is kept of requests: until no
+    more of what is reserved is used."""
+    c, rnd, least, same = Client(load.server.port), random.Random(5), float("inf"), 0
     for _ in range(60):
         await c.ask("POST", "/v1/completions", completion(1, sentence(rnd, 450)))
-        now = load.server.metric("kv_pages_hot", name_of(load.a))
-        same = same + 1 if now <= pages else 0
-        pages = max(pages, now)
-        if same == 2:
+        reserved = load.server.metric("memory_reserved_bytes")
+        same = same + 1 if reserved > least - MIB else 0
+        least = min(least, reserved)
+        if same == 3:
             break
+    print(f"         {least / MIB:.0f} MiB are reserved and not used", flush=True)
     c.close()
 
 

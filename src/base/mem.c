@@ -179,20 +179,23 @@ static char *after_head(char *base, size_t align)
     return base + ROOM + (align - (p & (align - 1))) % align;
 }
 
-static void *map_block(size_t size, size_t align)
+/* True: out is such a block, or NULL where there is no memory for one; false: it is malloc's. */
+static bool map_block(void **out, size_t size, size_t align)
 {
-    if (current || size < MAPPED || size > (size_t)PTRDIFF_MAX / 2) return NULL;
+    if (current || size < MAPPED || size > (size_t)PTRDIFF_MAX / 2) return false;
     size_t total = size + align + 2 * HEAD;
     char *base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return NULL;
+    *out = NULL;
+    if (base == MAP_FAILED) return true;
     char *p = after_head(base, align);
     if (!add_large(p, size)) {
         munmap(base, total);
-        return NULL;
+        return false;
     }
     memcpy(base, &total, sizeof total);
     atomic_fetch_add_explicit(&in_use, size, memory_order_relaxed);
-    return place(base, p, &mapped_blocks);
+    *out = place(base, p, &mapped_blocks);
+    return true;
 }
 
 static void unmap_block(const head *h)
@@ -206,11 +209,12 @@ static void unmap_block(const head *h)
 
 enum { can_map = 0 };
 
-static void *map_block(size_t size, size_t align)
+static bool map_block(void **out, size_t size, size_t align)
 {
+    (void)out;
     (void)size;
     (void)align;
-    return NULL;
+    return false;
 }
 
 static void unmap_block(const head *h)
@@ -222,8 +226,8 @@ static void unmap_block(const head *h)
 
 static void *block(size_t size, bool zeroed)
 {
-    void *mapped = map_block(size, HEAD);
-    if (mapped) return mapped;
+    void *mapped;
+    if (map_block(&mapped, size, HEAD)) return mapped;
     char *base = take(size, 0, zeroed);
     return base ? finish(base, base + HEAD, size) : NULL;
 }
@@ -289,8 +293,8 @@ void *rvi_realloc_array(void *old, size_t count, size_t size)
 void *rvi_alloc_aligned(size_t size, size_t align)
 {
     if (!size || align > PTRDIFF_MAX / 4 || size > PTRDIFF_MAX / 2) return NULL;
-    void *mapped = map_block(size, RVI_MAX(align, (size_t)HEAD));
-    if (mapped) return mapped;
+    void *mapped;
+    if (map_block(&mapped, size, RVI_MAX(align, (size_t)HEAD))) return mapped;
     char *base = take(size, align, false);
     if (!base) return NULL;
     size_t at = (size_t)((uintptr_t)(base + HEAD) & (align - 1));
