@@ -31,6 +31,7 @@ FACTS = [("What is the name of the ferry to Oddavik?", "The {} Gull."),
          ("Who keeps the lighthouse of Oddavik?", "Old {} Sanna."),
          ("When does the market of Oddavik open?", "At {} o'clock.")]
 VALUES = ["Seven", "Nine"]
+JUDGED = 8  # answers, before what checks the adapter of scores is made
 SCHEMA = {"type": "object", "properties": {"town": {"type": "string", "maxLength": 20}},
           "required": ["town"], "additionalProperties": False}
 TOOL = {"type": "function", "function": {"name": "find_town", "parameters": SCHEMA}}
@@ -62,7 +63,7 @@ class Load:
         self.rnd = random.Random(a.seed)
         self.first, self.whole = [], []
         self.hidden = {k: [0, 0] for k in CLOCKS}  # seconds and answers that only the server sees
-        self.n_timed, self.alone, self.done = 0, False, 0
+        self.n_timed, self.alone, self.done, self.n_taught = 0, False, 0, 0
 
     async def stream(self, c, path, body, n_texts=0):
         """The last event; after n_texts the client has had enough."""
@@ -93,19 +94,23 @@ class Load:
             x[1] += after[k][1] - before[k][1]
         assert r["choices"][0]["message"]["tool_calls"], r
 
+    def value(self):
+        self.n_taught += 1
+        return VALUES[self.n_taught % len(VALUES)]
+
     def word(self):
         return self.rnd.choice(WORDS)
 
     async def judge(self, c, correct=False):
-        """An answer and what is said of it. A few lessons are corrected again and again: what is
-        learned stays the same size."""
-        question, answer = self.rnd.choice(FACTS)
+        """An answer and what is said of it. One lesson is corrected again and again, so that what is
+        learned stays the same size: each adapter takes the place of the one before."""
+        question, answer = FACTS[0] if correct else self.rnd.choice(FACTS)
         event = await self.stream(c, "/v1/chat/completions", {
             "messages": [{"role": "user", "content": question}], "max_tokens": 12, "stream": True})
         kind = "correction" if correct else self.rnd.choice(["rating", "score"])
         await expect(c, 200, "/v1/feedback", {"response_id": event["id"], kind: {
             "rating": self.rnd.choice([1, -1]), "score": self.rnd.random(),
-            "correction": answer.format(self.rnd.choice(VALUES))}[kind]})
+            "correction": answer.format(self.value())}[kind]})
 
     async def ask(self, kind, c):
         rnd = self.rnd
@@ -207,7 +212,7 @@ async def first_lesson(load, a):
     c = Client(load.server.port)
     await load.judge(c, correct=True)
     begun = time.monotonic()
-    for kind in dict.fromkeys(KINDS):
+    for kind in [*dict.fromkeys(KINDS), *["judge"] * JUDGED]:
         await load.ask(kind, c)
     while (r := (await c.ask("GET", "/v1/learning"))[1])["waiting"] and \
             time.monotonic() - begun < a.settle:
@@ -362,6 +367,7 @@ def soak(a, bar):
         asyncio.run(fill(warm))
         asyncio.run(first_lesson(warm, a))
         load, before = Load(a, server), reported(server, a)
+        load.n_taught = warm.n_taught
 
         async def both():
             await asyncio.gather(watch(load, a, rows), mixed(load, a))
