@@ -102,8 +102,8 @@ class Load:
         return self.rnd.choice(WORDS)
 
     async def judge(self, c, correct=False):
-        """An answer and what is said of it. One lesson is corrected again and again, so that what is
-        learned stays the same size: each adapter takes the place of the one before."""
+        """An answer and what is said of it. One lesson is corrected again and again, so that what
+        is learned stays the same size: each adapter takes the place of the one before."""
         question, answer = FACTS[0] if correct else self.rnd.choice(FACTS)
         event = await self.stream(c, "/v1/chat/completions", {
             "messages": [{"role": "user", "content": question}], "max_tokens": 12, "stream": True})

@@ -1,9 +1,9 @@
 /* fail_alloc.h - makes the n-th allocation fail.
  *
  * For a test program linked with
- * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap; include it in one file of
- * the program. Calls from the program and the static library count; those inside libc and cmocka do
- * not. The usual sweep:
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap; include it
+ * in one file of the program. Calls from the program and the static library count; those inside
+ * libc and cmocka do not. The usual sweep:
  *
  *     for (long n = 0;; n++) {
  *         fail_alloc_after(n);
