@@ -288,23 +288,24 @@ template <int N> static __device__ void spread_put(const spread<N> &s, float *to
         if ((int)(threadIdx.x % 32) + 32 * i < size) to[threadIdx.x % 32 + 32 * i] = s.x[i] * scale;
 }
 
-/* Lane l gets the product with the head at(l), for l < n; four on their way at a time. */
+/* Lane l gets the product with the head at(l), for l < n; several on their way at a time. */
 template <int N, typename F> static __device__ float span_dots(const spread<N> &x, int n, int size, F at)
 {
+    enum { TOGETHER = N <= 4 ? 8 : 2 };
     float mine = 0;
-    for (int j = 0; j < n; j += 4) {
-        float sum[4] = {};
+    for (int j = 0; j < n; j += TOGETHER) {
+        float sum[TOGETHER] = {};
 #pragma unroll
-        for (int u = 0; u < 4; u++) {
+        for (int u = 0; u < TOGETHER; u++) {
             spread<N> y = spread_of<N>(at(min(j + u, n - 1)), size);
 #pragma unroll
             for (int i = 0; i < N; i++) sum[u] = fmaf(x.x[i], y.x[i], sum[u]);
         }
         for (int d = 16; d; d >>= 1)
 #pragma unroll
-            for (int u = 0; u < 4; u++) sum[u] += __shfl_xor_sync(0xffffffff, sum[u], d);
+            for (int u = 0; u < TOGETHER; u++) sum[u] += __shfl_xor_sync(0xffffffff, sum[u], d);
 #pragma unroll
-        for (int u = 0; u < 4; u++)
+        for (int u = 0; u < TOGETHER; u++)
             if ((int)(threadIdx.x % 32) == j + u) mine = sum[u];
     }
     return mine;
@@ -314,7 +315,7 @@ template <int N, typename F> static __device__ float span_dots(const spread<N> &
 template <int N, typename F>
 static __device__ void span_add(spread<N> *to, const float *weight, int n, int size, F at)
 {
-#pragma unroll 4
+#pragma unroll 8
     for (int j = 0; j < n; j++) {
         spread<N> y = spread_of<N>(at(j), size);
 #pragma unroll

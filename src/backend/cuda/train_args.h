@@ -10,7 +10,7 @@
 enum {
     RVI_CUDA_OPERAND = 64,          /* rows of operands are multiples of it, and tiles so large */
     RVI_CUDA_GEMM_THREADS = 128,    /* of a block of products, */
-    RVI_CUDA_GEMM_STAGES = 3,       /* parts of operands on their way, */
+    RVI_CUDA_GEMM_STAGES = 6,       /* parts of operands on their way, */
     RVI_CUDA_GEMM_STAGE = 16 << 10, /* and bytes of each: 128 of 64 rows of both operands */
     RVI_CUDA_SPAN_WARPS = 8,        /* of a block of the attention's backward by keys */
     RVI_CUDA_STATS = 4,             /* floats of a query: maximum, 1 / sum, sum(p dp), 0 */
