@@ -324,8 +324,12 @@ static rv_status cuda_like(rvi_backend **out, const rvi_backend *be, int n_threa
     if (n_threads > 0) o.n_threads = n_threads;
     /* no log: that is called by the runtime's callers alone */
     rv_status st = rvi_backend_cuda_new(out, &o, NULL, err);
-    if (!st) rvi_pool_set_pause(rvi_cuda_of(*out)->pool, pause, pause_ctx);
-    return st;
+    if (st) return st;
+    rvi_cuda *c = rvi_cuda_of(*out);
+    c->pause = pause;
+    c->pause_ctx = pause_ctx;
+    rvi_pool_set_pause(c->pool, pause, pause_ctx);
+    return RV_OK;
 }
 
 static const rvi_backend_ops cuda_ops = {
