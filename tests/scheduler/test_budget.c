@@ -174,8 +174,7 @@ static void three_forms_fit(void **state)
     assert_ok(rv_runtime_set_budget(other.rt, &b, err));
     rv_generate_options go = greedy(N_NEW);
     for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i * 7 % 250;
-    rv_request r = {
-        .size = sizeof r, .ids = ids, .n_ids = PROMPT, .generate = &go, .n = CHOICES};
+    rv_request r = {.size = sizeof r, .ids = ids, .n_ids = PROMPT, .generate = &go, .n = CHOICES};
     for (int k = 0; k < CHOICES; k++) list[k] = (served){.choice = k};
     assert_ok(rv_service_submit(svc, &r, &list[0].request, err));
     for (int k = 1; k < CHOICES; k++) list[k].request = list[0].request;
