@@ -149,8 +149,8 @@ static void pages_are_shared(void **state)
     set((rv_budget){0});
 }
 
-/* Choices that share a long prompt hold its pages in 16, 8 and 4 bits at once. With no more than the
- * service has in any case they wait for each other, and end. */
+/* Choices that share a long prompt hold its pages in 16, 8 and 4 bits at once. With no more than
+ * the service has in any case they wait for each other, and end. */
 static void three_forms_fit(void **state)
 {
     enum { CHOICES = 3, PROMPT = 490 };
