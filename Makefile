@@ -226,6 +226,8 @@ $(CUDA_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a $(FAKE_DRIVER)
 LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention
 fast-programs: $(LONG_SRC:%=$(BUILD)/src/kernels/%.o) all examples $(BUILD)/bench/eval $(FAST_BIN)
 slow-programs: $(SLOW_BIN) $(CUDA_BIN)
+# Fast programs that repeat more in test-slow (tests/harness/amount.h).
+OFTEN_BIN = $(patsubst %.c,$(BUILD)/%,$(shell grep -lw OFTEN $(FAST_SRC)))
 # Real models take longest and begin first.
 SLOW_ORDER := $(filter $(BUILD)/tests/real/%,$(SLOW_BIN)) $(SLOW_SCRIPT) \
   $(filter-out $(BUILD)/tests/real/%,$(SLOW_BIN))
@@ -264,6 +266,7 @@ test-slow: deps
 	@$(RUN) fast-programs slow-programs
 	@$(MAKE) --no-print-directory models
 	@RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) $(SLOW_ORDER) || true
+	@TESTS_ALL=1 RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) --label all $(OFTEN_BIN) || true
 	@echo "--- under ASan and UBSan"
 	@$(RUN) $(ASAN) $(ASAN_BIN)
 	@RESULTS=$(RESULTS)/asan tools/run_tests -j $(JOBS) --label asan $(ASAN_BIN) || true
@@ -461,9 +464,8 @@ model: $(BIN)
 	@if [ ! -e "$(MODEL)" ]; then ./$(BIN) pull "$(MODEL)" >/dev/null; fi
 
 # The models that tests use; where one cannot be fetched, those tests are skipped.
-models:
-	@for name in smollm2 minilm; do \
-	  $(MAKE) --no-print-directory model MODEL=$$name || \
+models: $(BIN)
+	@for name in smollm2 minilm; do ./$(BIN) pull $$name >/dev/null || \
 	  echo "$$name cannot be fetched: the tests that need it are skipped"; done
 
 ready-to-run:
