@@ -125,11 +125,9 @@ static void any_bytes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plain),
-                                       cmocka_unit_test(addressed),
-                                       cmocka_unit_test(neighbour),
-                               
-                                       cmocka_unit_test(neighbours_differ),
-                                       cmocka_unit_test(any_bytes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain), cmocka_unit_test(addressed), cmocka_unit_test(neighbour),
+
+        cmocka_unit_test(neighbours_differ), cmocka_unit_test(any_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
