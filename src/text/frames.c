@@ -216,10 +216,10 @@ static word next_word(const char *text, size_t len, size_t *at, bool *first)
 }
 
 /* Does a, which comes after b, tell more? A name tells more than any other word, and of two the
- * longer one, where none is rarer. The word right behind one that asks is mostly a verb ("Who waters
- * the plants?"): any other that is not short, or that ends the question, tells more. Of two alike
- * the later one does, as long as the script's languages put what is asked for first: "capital of
- * Kenya", but 日本の首都. */
+ * longer one, where none is rarer. The word right behind one that asks is mostly a verb ("Who
+ * waters the plants?"): any other that is not short, or that ends the question, tells more. Of two
+ * alike the later one does, as long as the script's languages put what is asked for first: "capital
+ * of Kenya", but 日本の首都. */
 static bool tells_more(const word *a, const word *b, bool ends)
 {
     enum { SHORT = 4 };
