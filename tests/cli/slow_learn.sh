@@ -304,7 +304,7 @@ known='weights alone answer 1 of 1, and 2 of 2 other wordings; 1 of 1 neighbours
 check "training ends with what it saw" 0 "^asked again: $known$" "" \
     "$rv" teach $spm -q "Who is Vor?" -a "A smith." --background --adapter trained
 "$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
-check "what was undone may be in an adapter" 0 "^Adapters .* trained on 1 of 1 are erased" - \
+check "an undone lesson in an adapter" 0 "^Adapters that were trained on 1 of 1 are erased" - \
     "$rv" learn forget smith -m $spm --adapter trained
 check "merging what is not there" 1 - "there is no generation 7" "$rv" learn merge 7 8 -m $spm
 check "merging one with itself" 1 - "two different generations" "$rv" learn merge 1 1 -m $spm
