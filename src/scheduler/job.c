@@ -207,10 +207,10 @@ rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
 rvi_prefix_space rvi_job_space(const rvi_scheduler *s, const rvi_job *j)
 {
     const rvi_adapter_set *set = j->s ? j->s->adapters : j->r->adapters;
-    return (rvi_prefix_space){
-        .adapters = set ? set->serial : 0,
-        .salt = j->r->space,
-        .rope_set = j->s ? j->s->rope_set : rvi_rope_set(&s->e->m->rope, rvi_job_total(j))};
+    return (rvi_prefix_space){.adapters = set ? set->serial : 0,
+                              .salt = j->r->space,
+                              .rope_set = j->s ? j->s->rope_set
+                                               : rvi_rope_set(&s->e->m->rope, rvi_job_total(j))};
 }
 
 void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole)

@@ -2,9 +2,9 @@
  * that runs alone always ends; beyond that, as many pages as the others leave. */
 #include "scheduler/internal.h"
 
-/* What a page takes at most: beside the 16 bits its 8, until the next step, and its 4 where they are
- * read already; of a page that several share all three stay. Were that more than is counted, there
- * would be pages without bytes for them. */
+/* What a page takes at most: beside the 16 bits its 8, until the next step, and its 4 where they
+ * are read already; of a page that several share all three stay. Were that more than is counted,
+ * there would be pages without bytes for them. */
 uint64_t rvi_share_page_bytes(const rvi_scheduler *s)
 {
     const rvi_pages *pool = s->e->pool;

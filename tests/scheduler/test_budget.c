@@ -149,8 +149,8 @@ static void pages_are_shared(void **state)
     set((rv_budget){0});
 }
 
-/* Choices that share a long prompt hold its pages in 16, 8 and 4 bits at once. With no more than the
- * service has in any case they wait for each other, and end. */
+/* Choices that share a long prompt hold its pages in 16, 8 and 4 bits at once. With no more than
+ * the service has in any case they wait for each other, and end. */
 static void three_forms_fit(void **state)
 {
     enum { CHOICES = 3, PROMPT = 490 };
@@ -174,8 +174,7 @@ static void three_forms_fit(void **state)
     assert_ok(rv_runtime_set_budget(other.rt, &b, err));
     rv_generate_options go = greedy(N_NEW);
     for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i * 7 % 250;
-    rv_request r = {
-        .size = sizeof r, .ids = ids, .n_ids = PROMPT, .generate = &go, .n = CHOICES};
+    rv_request r = {.size = sizeof r, .ids = ids, .n_ids = PROMPT, .generate = &go, .n = CHOICES};
     for (int k = 0; k < CHOICES; k++) list[k] = (served){.choice = k};
     assert_ok(rv_service_submit(svc, &r, &list[0].request, err));
     for (int k = 1; k < CHOICES; k++) list[k].request = list[0].request;
