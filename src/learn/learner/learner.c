@@ -94,6 +94,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_lock_free(l->instructing);
     rvi_adapter_sets_deinit(&l->sets);
     rvi_capturer_free(l->instant.capturer);
+    rvi_capturer_free(l->instant.next_capturer);
     if (l->has_baseline) rvi_baseline_deinit(&l->baseline);
     rvi_replay_deinit(&l->replay);
     rvi_recogniser_free(l->recogniser);
