@@ -211,7 +211,9 @@ static bool add_type(rvi_values *v, const rvi_json *name, rvi_form *f, const rvi
     } else if (!strcmp(s, "any")) {
         *f = *any; /* draft 3 */
     } else {
-        refuse(v, name, RV_E_CONFIG, "not a type");
+        char why[64];
+        snprintf(why, sizeof why, "no type is called '%.32s'", s);
+        refuse(v, name, RV_E_CONFIG, *s ? why : "not a type");
     }
     return !v->st;
 }
