@@ -327,8 +327,8 @@ typedef struct rvi_backend_ops {
 
     /* A second backend that computes with the weights this one made, with threads (0: as many) and
      * scratch of its own: another thread may compute with it at the same time and gets the same
-     * bits. Its threads call pause (may be NULL) before every task, see rvi_pool_set_pause. NULL:
-     * there is no such thing. */
+     * bits. Its threads call pause (may be NULL) before every task, see rvi_pool_set_pause, and
+     * before they start anything on a device. NULL: there is no such thing. */
     rv_status (*like)(rvi_backend **out, const rvi_backend *be, int n_threads,
                       void (*pause)(void *ctx), void *pause_ctx, rv_error *err);
 

@@ -9,7 +9,7 @@
 #define RVI_MODEL_TRAINER_H
 
 #include "lora/params.h"
-#include "model/model.h"
+#include "model/held.h"
 
 typedef struct rvi_trainer rvi_trainer;
 
@@ -19,6 +19,9 @@ typedef struct rvi_trainer_options {
     int lowest;       /* layer that the backward reaches: layers below are frozen */
     bool keep_layers; /* keep what a layer computed instead of computing it again, if that takes
                          no more than an eighth of the free memory: a fifth faster */
+    const rvi_held_weights *weights; /* of the same model and backend: all layers, for the backward
+                                        from `lowest` on; NULL: it makes its own where it needs
+                                        them */
 } rvi_trainer_options;
 
 typedef void (*rvi_columns_fn)(void *ctx, int row, int first, int n, float *out);

@@ -64,7 +64,8 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
                               .max_spans = texts_of_step + 1,
                               .max_losses = 128,
                               .lowest = texts->lowest,
-                              .keep_layers = true};
+                              .keep_layers = true,
+                              .weights = texts->weights};
     t->counted = 4 * theta->n * sizeof(float); /* with gradients, and two moments of each */
     atomic_fetch_add(&texts->v->be->memory->scratch, t->counted);
     rv_status st = rvi_params_like(&t->grads, theta, err);

@@ -27,6 +27,7 @@ struct rvi_embedder {
     int32_t first, last;              /* the tokens around a text */
     rvi_row rows[ROWS];
     float *middle; /* ROWS x WIDTH, filled by the tap */
+    float *final;  /* as many */
     /* makes the encoder compare two texts instead of telling what one means */
     rvi_adapter *comparing;
     rvi_adapter_use use;
@@ -40,8 +41,7 @@ static void tap(void *ctx, const char *name, rvi_cols values, int n_rows)
     if (e->rows[0].adapters) return;
     snprintf(wanted, sizeof wanted, "hidden.%d", RVI_EMBEDDER_MIDDLE);
     if (strcmp(name, wanted)) return;
-    for (int r = 0; r < n_rows; r++)
-        e->be->ops->rows_read(e->be, values, r, e->middle + (size_t)r * WIDTH);
+    e->be->ops->fetch(e->be, values, n_rows, e->middle);
 }
 
 /* ---- the adapter ---- */
@@ -119,7 +119,8 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
         e->last = around.data[1];
     }
     rvi_ids_deinit(&around);
-    e->middle = rvi_alloc_array((size_t)ROWS * WIDTH, sizeof *e->middle);
+    e->middle = rvi_zalloc_array((size_t)ROWS * WIDTH, 2 * sizeof *e->middle);
+    e->final = e->middle ? e->middle + (size_t)ROWS * WIDTH : NULL;
     if (!st && !e->middle) st = rvi_nomem(err, "embedder");
     if (!st) st = rvi_workspace_new_on(&e->ws, m, be, ROWS, 1, err);
     if (!st) st = rvi_pages_new(&e->pages, be, &spec, err);
@@ -155,7 +156,6 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
                             float *last, float *mean, rv_error *err)
 {
     double sum[WIDTH] = {0}, squares = 0;
-    float row[WIDTH];
     int n_rows = (int)n + 2;
     rv_status st = rvi_seq_extend(&e->seqs[0], n_rows, err);
     if (st) return st;
@@ -166,11 +166,10 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
                                         : i == n_rows - 1 ? e->last
                                                           : ids[i - 1]};
     rvi_model_forward(e->m, e->ws, e->rows, n_rows);
-    for (int i = 0; i < n_rows; i++) {
-        rvi_workspace_hidden(e->ws, i, row);
-        for (int k = 0; k < WIDTH; k++) sum[k] += (double)row[k];
-        if (i > 0 && i < n_rows - 1) memcpy(last + (size_t)(i - 1) * WIDTH, row, sizeof row);
-    }
+    rvi_workspace_hidden_rows(e->ws, n_rows, e->final);
+    for (int i = 0; i < n_rows; i++)
+        for (int k = 0; k < WIDTH; k++) sum[k] += (double)e->final[(size_t)i * WIDTH + (size_t)k];
+    memcpy(last, e->final + WIDTH, n * WIDTH * sizeof(float));
     memcpy(middle, e->middle + WIDTH, n * WIDTH * sizeof(float));
     for (int k = 0; k < WIDTH; k++) squares += sum[k] * sum[k];
     double scale = squares > 0 ? 1 / sqrt(squares) : 0;
@@ -219,12 +218,12 @@ static rv_status compare_some(rvi_embedder *e, rvi_embedder_pair *pairs, size_t 
         at += rows_of(&pairs[i]) - 1;
     }
     if (!st) rvi_model_encode(e->m, e->ws, e->rows, n_rows, (int)n_taken);
+    if (!st) rvi_workspace_hidden_rows(e->ws, (int)n_taken, e->final);
     for (size_t i = 0; i < n_taken; i++) {
-        float first[WIDTH];
+        const float *first = e->final + i * WIDTH;
         double sum = (double)rvi_compare_bias;
         rvi_seq_truncate(&e->seqs[i], 0);
         if (st) continue;
-        rvi_workspace_hidden(e->ws, (int)i, first);
         for (int k = 0; k < WIDTH; k++) sum += (double)first[k] * (double)rvi_compare_head[k];
         pairs[i].odds = (float)sum;
     }
