@@ -59,7 +59,7 @@ check "memory: one that was asked for does not" 1 - "context of 2048 tokens take
     "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 1900K --ctx 2048
 check "memory: nothing fits" 1 - "context of 256 tokens takes" \
     "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 1K
-check "memory: a server refuses a model" 1 - "bytes, and the budget has" \
+check "memory: a server refuses a model" 1 - "MB, and the budget has" \
     "$rv" serve $spm --port 0 --no-learning --memory 100K
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
