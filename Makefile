@@ -183,7 +183,7 @@ $(EXAMPLE_BIN): $(BUILD)/%: %.c $(HEADERS) $(BUILD)/libruvllm.a
 # --- tests: one program a file; *_alloc_* can make any allocation fail. Half of their compile time
 # would be optimization and debug information; make OPT="-O1 -g" gives a program for a debugger.
 TEST_CPPFLAGS := -Itests
-WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap
 $(BUILD)/tests/%.o: CPPFLAGS += $(TEST_CPPFLAGS)
 $(BUILD)/tests/%.o: OPT := -O1 -g0
 ROOM_OBJ = $(filter-out $(BUILD)/src/cli/%,$(SHELL_OBJ))

@@ -21,6 +21,7 @@
 #include "api/api.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/resident.h"
 #include "learn/learner/jobs.h"
 
 enum {
@@ -77,6 +78,31 @@ static int report(void *ctx, const char *stage, int done, int total, double loss
     return atomic_load(&j->cancelled);
 }
 
+/* On a backend whose memory is the runtime's to count, with what the budget leaves. */
+static rv_status compute_on(job *j, rvi_base_model *base, rv_error *err)
+{
+    rv_learner *l = j->l;
+    rv_runtime *rt = l->m->rt;
+    uint64_t least = rvi_study_least_bytes(base->m), left;
+    bool host = rvi_backend_is_cpu(base->be);
+    rvi_backend_memory *own = base->be->memory;
+    rv_status st = host ? rvi_quota_begin_job(&rt->quota, least, "training", err) : RV_OK;
+    if (st) return st;
+    if (host) {
+        left = rvi_quota_room(&rt->quota, RVI_QUOTA_SCRATCH);
+        atomic_store(&rt->jobs.spare, left == UINT64_MAX ? 0 : (size_t)(left / 2) + 1);
+        base->be->memory = &rt->jobs;
+    }
+    base->be->ops->set_stop(base->be, &j->cancelled);
+    st = j->work.kind->compute(&j->work, l->l, base, report, j, err);
+    if (host) {
+        atomic_fetch_sub(&rt->jobs.scratch, rvi_backend_cpu_scratch(base->be));
+        base->be->memory = own;
+        rvi_quota_end_job(&rt->quota, least);
+    }
+    return st;
+}
+
 static void compute(void *ctx)
 {
     job *j = ctx;
@@ -90,9 +116,9 @@ static void compute(void *ctx)
         j->st = rvi_error(&j->err, RV_E_UNSUPPORTED,
                           "training needs all layers of the model on one device");
     if (!j->st) {
-        base.be->ops->set_stop(base.be, &j->cancelled);
-        j->st = j->work.kind->compute(&j->work, l->l, &base, report, j, &j->err);
+        j->st = compute_on(j, &base, &j->err);
         base.be->ops->free(base.be);
+        rvi_resident_trim(SIZE_MAX);
     }
     if (atomic_load(&j->starves)) atomic_fetch_sub(&l->m->rt->n_starving, 1);
     rvi_api_leave_heap(heap);

@@ -178,7 +178,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
             .sink = pass_log, .ctx = rt, .level = (rvi_log_level)(o.log_level - RV_LOG_ERROR)};
     const rv_allocator *heap = rvi_api_use_heap(rt);
     st = open_backend(rt, &o, err);
-    if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err);
+    if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, &rt->jobs, err);
     rvi_api_leave_heap(heap);
     rt->o.isa = known_isa(o.isa);
     rt->o.device = NULL;
@@ -224,7 +224,7 @@ static void count_resident(const rv_runtime *rt, rv_memory *out)
 {
     const rvi_backend_memory *m = rt->be->memory;
     size_t room = atomic_load(&m->kv_room), heap = rvi_mem_in_use();
-    size_t known = atomic_load(&m->weights) + room + atomic_load(&m->scratch);
+    size_t known = rvi_backend_memory_sum(m) + (size_t)out->training;
     rvi_resident now;
     if (!rvi_backend_is_cpu(rt->be) || rt->allocator.alloc || heap < known) return;
     out->heap = heap - known;
@@ -246,7 +246,8 @@ rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err)
                       .mapped = atomic_load(&rt->mapped_bytes),
                       .kv = atomic_load(&m->kv),
                       .scratch = atomic_load(&m->scratch),
-                      .adapters = adapters};
+                      .adapters = adapters,
+                      .training = rvi_backend_memory_sum(&rt->jobs)};
     count_resident(rt, &full);
     if (out->size < sizeof out->size || out->size > 65536)
         return rvi_error(err, RV_E_CONFIG, "rv_memory.size must be sizeof(rv_memory) (got %zu)",

@@ -168,7 +168,10 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
 int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
 {
     if (o->n_tokens > 0) return o->n_tokens;
+    enum { ENCODER_TOKENS = 2048 };
     int whole = o->n_context ? o->n_context : m->model->hp.n_context;
+    /* of an encoder's texts nothing is kept: room for those of a step, and for the longest */
+    if (m->model->arch->is_encoder) return RVI_MIN(RVI_MAX(whole, ENCODER_TOKENS), RVI_MAX_CONTEXT);
     bool is_whole = o->n_tokens == RV_WHOLE_CONTEXT && whole > RVI_SERVICE_TOKENS;
     return is_whole ? RVI_MIN(whole, RVI_MAX_CONTEXT) : RVI_SERVICE_TOKENS;
 }

@@ -41,7 +41,7 @@ const cli_command cli_commands[] = {
      "a terminal; messages are answered greedily there unless options say otherwise.\n",
      cli_chat, cli_generation_help},
     {"serve", "[[NAME=]MODEL]...",
-     "answer HTTP requests (OpenAI, Anthropic, Ollama), learn from feedback",
+     "answer over HTTP (OpenAI, Anthropic, Ollama), learn from feedback",
      "  --host ADDRESS       where to listen (127.0.0.1); other machines need --api-key or --keys\n"
      "  --port N             (8080); 0 takes one that is free\n"
      "  --unix PATH          listen on a unix socket instead\n"
@@ -91,12 +91,13 @@ const cli_command cli_commands[] = {
      "  --check              print what counts, and end\n"
      "  docs/SERVER.md lists the paths.\n",
      cli_serve, NULL},
-    {"key", "FILE NAME", "make a key for serve --keys, which keeps its hash alone; prints it once",
+    {"key", "FILE NAME", "make a key for serve --keys and print it once",
      "  --scopes LIST        of infer, teach and admin (infer,teach)\n"
      "  --per-minute N       requests a minute; no limit without it\n"
      "  --learning shared|tenant|off\n"
      "                       what its users teach is for all, for the keys of this name, or "
-     "nothing is taught and used (shared)\n",
+     "nothing is taught and used (shared)\n"
+     "  FILE keeps a hash of the key, which does not give it away.\n",
      cli_key, NULL},
     {"witness", "verify DIR|URL | replay DIR MODEL", "check the log of serve --witness",
      "  verify DIR|URL       no line was changed, removed or inserted, and no content\n"
@@ -127,7 +128,7 @@ const cli_command cli_commands[] = {
     {"learn", "ACTION [-m MODEL]", "show, train, undo, export or merge what was learned",
      "  status               what was taught, what is not trained yet, the generations of "
      "adapters\n"
-     "  run                  train now what is not trained yet\n"
+     "  run                  train now what is not trained yet, and ask again\n"
      "  pause                stop training in the background of chats and servers until 'learn "
      "run'\n"
      "  undo                 take back what was taught last, in whichever chat or server\n"
@@ -139,7 +140,7 @@ const cli_command cli_commands[] = {
      "  merge A B            merge two generations into one\n"
      "  log verify           check the hash chain of the feedback log\n"
      "  forget TEXT          remove what was taught with this text, or part of a word, in its "
-     "question or answer\n"
+     "question or answer, also what was undone or corrected since\n"
      "\n"
      "  -m, --model MODEL    the model that was taught (smollm2)\n"
      "  --adapter NAME       use what is stored under this name (default)\n"
@@ -185,8 +186,8 @@ const cli_command cli_commands[] = {
      cli_bench, NULL},
     {"doctor", "[MODEL]", "measure this machine and suggest what to run on it (some seconds)",
      "  --json               as one JSON object\n"
-     "  With a model: also its expected speed, and the context that fits into memory. A GPU is\n"
-     "  measured too, where there is one (--device cpu: it is not looked for).\n",
+     "  With a model: also its expected speed, and the context that fits into memory. A GPU is "
+     "measured too, where there is one (--device cpu: it is not looked for).\n",
      cli_doctor, NULL},
     {"tokenize", "MODEL [TEXT|-]", "convert text to token ids",
      "  --bos                begin with the beginning-of-text token if the model uses one\n"

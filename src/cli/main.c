@@ -74,8 +74,8 @@ static void print_help(const char *text)
 
 static void command_help(const cli_command *cmd)
 {
-    printf("%s %s %s\n  %s\n%s", cli_program, cmd->name, cmd->arguments, cmd->summary,
-           cmd->details[0] ? "\n" : "");
+    printf("%s %s%s%s\n  %s\n%s", cli_program, cmd->name, *cmd->arguments ? " " : "",
+           cmd->arguments, cmd->summary, cmd->details[0] ? "\n" : "");
     print_help(cmd->details);
     putchar('\n');
     if (cmd->more) {

@@ -276,7 +276,7 @@ bool rvi_rx_whole_multiple(const rvi_rxs *p, rvi_rx a)
 static rvi_rx fixed(rvi_rxs *p, const char *pattern)
 {
     rvi_rx out;
-    rv_status st = rvi_rx_parse(p, pattern, strlen(pattern), true, "number", &out, NULL);
+    rv_status st = rvi_rx_parse(p, pattern, strlen(pattern), true, &out, NULL);
     return st ? RVI_RX_NONE : out;
 }
 

@@ -4,9 +4,8 @@
 
 #include "grammar/rx.h"
 
-/* *known false: no format of the standard, and it asks for nothing. RV_E_UNSUPPORTED: it is one,
- * and cannot be enforced. */
-rv_status rvi_rx_format(rvi_rxs *p, const char *name, const char *where, bool *known, rvi_rx *out,
-                        rv_error *err) RVI_MUST_CHECK;
+/* A format that is not of the standard asks for nothing. RV_E_UNSUPPORTED: it is one, and cannot be
+ * enforced. */
+rv_status rvi_rx_format(rvi_rxs *p, const char *name, rvi_rx *out, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -443,16 +443,11 @@ rvi_rx rvi_rx_auto_at(rvi_rxs *p, uint32_t which, uint32_t state)
 
 rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state)
 {
-    uint32_t which = 0;
-    while (which < p->n_autos &&
-           (p->autos[which].self != a->self || p->autos[which].step != a->step))
-        which++;
-    if (which == p->n_autos) {
-        if (!rvi_rx_grow(p, &p->autos, &p->cap_autos, p->n_autos + 1, 1 << 16, sizeof *p->autos))
-            return RVI_RX_NONE;
-        p->autos[p->n_autos++] = *a;
-    }
-    return rvi_rx_auto_at(p, which, state);
+    enum { MOST = 1 << 18 };
+    if (!rvi_rx_grow(p, &p->autos, &p->cap_autos, p->n_autos + 1, MOST, sizeof *p->autos))
+        return RVI_RX_NONE;
+    p->autos[p->n_autos++] = *a;
+    return rvi_rx_auto_at(p, p->n_autos - 1, state);
 }
 
 rvi_rx rvi_rx_tuple(rvi_rxs *p, const rvi_rx *list, size_t n)
@@ -467,6 +462,16 @@ rvi_rx rvi_rx_part(const rvi_rxs *p, rvi_rx tuple, size_t index)
 {
     const rvi_rx_node *n = &p->nodes[tuple];
     return n->kind == TUPLE ? p->words[n->a + index] : RVI_RX_NONE;
+}
+
+rvi_rx rvi_rx_only(rvi_rxs *p, rvi_rx tuple, size_t index)
+{
+    rvi_rx parts[RVI_RX_MOST_PARTS] = {0};
+    const rvi_rx_node *n = &p->nodes[tuple];
+    if (n->kind != TUPLE || p->status) return RVI_RX_NONE;
+    for (uint32_t i = 0; i < n->b && i < RVI_RX_MOST_PARTS; i++)
+        if (index ? i == 1 : i != 1) parts[i] = p->words[n->a + i];
+    return rvi_rx_tuple(p, parts, n->b);
 }
 
 const rvi_rx_auto *rvi_rx_auto_of(const rvi_rxs *p, rvi_rx a)

@@ -232,10 +232,9 @@ static rvi_rx alive(rvi_rxs *p, rvi_rx a)
 /* Where the first part has no text left, the others tell nothing. */
 static rvi_rx next_tuple(rvi_rxs *p, rvi_rx a, uint32_t cp)
 {
-    enum { MOST = 64 };
-    rvi_rx parts[MOST];
+    rvi_rx parts[RVI_RX_MOST_PARTS];
     uint32_t n = p->nodes[a].b, at = p->nodes[a].a;
-    for (uint32_t i = 0; i < n && i < MOST; i++)
+    for (uint32_t i = 0; i < n && i < RVI_RX_MOST_PARTS; i++)
         parts[i] =
             i > 1 && parts[0] == RVI_RX_NONE ? RVI_RX_NONE : rvi_rx_next(p, p->words[at + i], cp);
     return p->status ? RVI_RX_NONE : rvi_rx_tuple(p, parts, n);

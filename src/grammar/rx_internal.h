@@ -26,6 +26,7 @@ enum {
     MAX_STEPS = 1 << 23,
     MAX_DEPTH = 2000, /* of expressions in each other */
     MAX_IN_A_ROW = 20000,
+    RVI_RX_MOST_PARTS = 64, /* of a tuple */
 };
 
 typedef struct rx_list {

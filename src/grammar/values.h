@@ -170,6 +170,11 @@ const rvi_form *rvi_const_form(rvi_values *v, const rvi_json *value);
 /* Looks through the schema for what changes how all of it is read. */
 void rvi_schema_survey(rvi_values *v, const rvi_json *schema);
 
+/* ---- unevaluated.c ---- */
+
+/* The form with what the schema says of members and items that were not evaluated. */
+const rvi_form *rvi_unevaluated_form(rvi_values *v, const rvi_json *schema, const rvi_form *f);
+
 /* ---- titled.c ---- */
 
 /* anyOf, or oneOf (once), if all its branches are single texts; NULL: they are not. */

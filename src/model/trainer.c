@@ -164,6 +164,17 @@ static size_t kept_bytes(const rvi_trainer *t)
     return (size_t)t->n_inputs * (size_t)t->o.max_rows * row * sizeof(float);
 }
 
+size_t rvi_trainer_least_bytes(const rvi_model *m, const rvi_trainer_options *o)
+{
+    const rvi_hparams *h = &m->hp;
+    size_t nq = (size_t)(h->n_heads * h->head_size), nk = (size_t)(h->n_kv_heads * h->head_size),
+           d = (size_t)h->n_embd, ff = (size_t)h->n_ff;
+    size_t row = (10 + (size_t)(h->n_layers - o->lowest)) * d + 5 * nq + 5 * nk + 6 * ff +
+                 4 * (size_t)m->rope.n_pairs;
+    size_t loss = (size_t)h->n_vocab + 4 * d;
+    return ((size_t)o->max_rows * row + (size_t)o->max_losses * loss) * sizeof(float);
+}
+
 static size_t memory_left(const rvi_trainer *t)
 {
     rvi_machine_info machine;
@@ -180,7 +191,8 @@ static rv_status spend_memory(rvi_trainer *t, rv_error *err)
     rv_status st = RV_OK;
     if (t->o.weights) t->pass.held = t->o.weights->by_slot;
     if (!held && !t->o.keep_layers) return RV_OK;
-    size_t most = memory_left(t) / SMALL_PART;
+    size_t most = memory_left(t) / SMALL_PART, spare = atomic_load(&t->be->memory->spare);
+    if (spare) most = RVI_MIN(most, spare);
     if (held > most && !must) return RV_OK;
     if (held) st = rvi_held_weights_new(&t->weights, t->m, t->be, range, held, err);
     if (st) return must ? st : RV_OK; /* it goes without */

@@ -32,6 +32,8 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
                           const rvi_params *params, rvi_params *grads, const rvi_trainer_options *o,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_trainer_free(rvi_trainer *t); /* accepts NULL */
+/* Bytes of tensors that one takes at least, with gradients; no less than it is. */
+size_t rvi_trainer_least_bytes(const rvi_model *m, const rvi_trainer_options *o);
 
 /* The texts of the next forward; tokens[row] for every row of the spans. Where rotary frequencies
  * depend on a text's length (longrope), texts that share their beginning count as long as the

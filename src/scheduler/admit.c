@@ -52,9 +52,9 @@ static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_
 }
 
 /* Pages that those who run may still take. */
-static int growth(const rvi_scheduler *s)
+static int64_t growth(const rvi_scheduler *s)
 {
-    int n = 0;
+    int64_t n = 0;
     for (const rvi_job *j = s->running; j; j = j->next)
         n += rvi_pages_for(rvi_job_total(j)) - j->s->seq.n_pages;
     return n;
@@ -75,7 +75,7 @@ static bool fits(const rvi_scheduler *s, const rvi_job *j, int n_known)
         now--;
     }
     double room = total * (j->n_preempted ? 1 : s->o.overcommit);
-    return held + now + 1 <= total && held + growth(s) + need <= room;
+    return held + now + 1 <= total && (double)(held + growth(s) + need) <= room;
 }
 
 static void adopt(rvi_scheduler *s, rvi_job *j)
@@ -327,7 +327,7 @@ static void drop_unread(const rvi_scheduler *s)
 
 void rvi_admit_make_room(rvi_scheduler *s)
 {
-    bool asked = false;
+    bool asked = false, looked = false;
     drop_unread(s);
     for (int n; (n = lacking(s)) > 0 || !rvi_share_take(s, needed(s));) {
         if (!asked && rvi_share_is_short(s)) {
@@ -335,10 +335,12 @@ void rvi_admit_make_room(rvi_scheduler *s)
             asked = true;
             continue;
         }
-        if (n <= 0) {
+        if (n <= 0 && !looked) {
             rvi_share_allow(s);
+            looked = true;
             continue;
         }
+        n = RVI_MAX(n, 1); /* others have taken the bytes of what is free */
         if (rvi_admit_drop_kept(s, n) == n) continue;
         if (change_a_text(s)) continue;
         if (s->n_running < 2) return; /* what a request may need at most fits: never */

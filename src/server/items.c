@@ -119,7 +119,7 @@ void rvi_items_put_arguments(const rvi_answer_item *item, rvi_buf *out)
     bool whole = item->text.len &&
                  !rvi_json_parse(&v, item->text.data, item->text.len, &arena, "arguments", &err);
     if (whole && rvi_json_is(v, RVI_JSON_OBJECT))
-        rvi_buf_append(out, item->text.data, item->text.len);
+        rvi_json_write(out, v); /* a stream is read by lines: none may end within */
     else
         rvi_buf_puts(out, "{}");
     if (item->text.failed) out->failed = true;

@@ -266,8 +266,8 @@ with tempfile.TemporaryDirectory() as tmp:
     verdict("and the help all of it", set(known) - {"or"} <= set(listed), (known, listed))
     wide = [
         line
-        for name in ["--version", *COMMANDS]
-        for line in run(name, "--help").stdout.decode().splitlines()
+        for names in [[], *([name] for name in COMMANDS)]
+        for line in run(*names, "--help").stdout.decode().splitlines()
         if len(line) > 80
     ]
     verdict("no line of help is wider than a terminal", not wide, wide)

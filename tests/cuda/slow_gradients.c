@@ -1,7 +1,8 @@
 /* Training on a CUDA device, computed on the host by fake_driver.cpp: gradients and losses against
  * the CPU's, which tests/model/test_gradients.c holds to those of the official implementation, and
  * what breaks or does not fit. RUVLLM_TEST_CUDA=system computes the gradients on a real device;
- * slow_gradients MODEL [exact] those of one model alone, for tools under which all take too long. */
+ * slow_gradients MODEL [exact] those of one model alone, for tools under which all take too
+ * long. */
 #include <limits.h>
 
 #include "cuda/fake.h"

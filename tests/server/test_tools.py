@@ -5,8 +5,9 @@ import json
 import os
 import tempfile
 
-from serving import Server, finish, verdict
+from serving import Server, finish, verdict, without_encoder
 
+without_encoder()
 TOOLS = [
     {"type": "function", "function": {
         "name": "set_lamp", "description": "Turn a lamp on or off.",
@@ -190,22 +191,26 @@ def anthropic(s):
 
 # ---- Ollama ----
 
+CALL = """<tool_call>
+{"name": "set_lamp", "arguments": {"on": true,
+ "room": "attic"}}
+</tool_call>"""
+
+
 def ollama(s):
-    body = {"messages": ASK + [], "tools": TOOLS[:1], "options": {"seed": 3, "num_predict": 300}}
-    found = None
-    for seed in range(40):  # nothing demands a call here: some seed makes one
-        body["options"]["seed"] = seed
-        r = s.post("/api/chat", {**body, "stream": False})[2]
-        if r["message"].get("tool_calls"):
-            found = r
-            break
-    lines = s.post("/api/chat", body)[2].decode().splitlines()
-    calls = [c for x in map(json.loads, lines) for c in x["message"].get("tool_calls", [])]
-    text = "".join(json.loads(x)["message"]["content"] for x in lines)
-    whole_calls = (found or r)["message"].get("tool_calls", [])
-    verdict("Ollama: streamed as it is whole",
-            [c["function"] for c in calls] == [c["function"] for c in whole_calls] and
-            text == r["message"]["content"] and json.loads(lines[-1])["done"], (lines[-1], r))
+    body = {"messages": ASK, "tools": TOOLS[:1], "options": {"seed": 3, "num_predict": 300}}
+    # Nothing demands a call in this dialect: the model is taught to begin with one.
+    first = s.post("/v1/chat/completions", {"messages": ASK, "max_tokens": 4})[2]
+    told = s.post("/v1/feedback", {"response_id": first["id"], "correction": CALL})
+    verdict("Ollama: a call is taught", told[0] == 200 and told[2]["applied"], told)
+    r = s.post("/api/chat", {**body, "stream": False})[2]
+    lines = [json.loads(x) for x in s.post("/api/chat", body)[2].decode().splitlines()]
+    calls = [c for x in lines for c in x["message"].get("tool_calls", [])]
+    verdict("streamed as it is whole, in lines",
+            [c["function"] for c in calls] == [c["function"] for c in r["message"]["tool_calls"]]
+            and calls[0]["function"]["arguments"] == {"on": True, "room": "attic"} and
+            "".join(x["message"]["content"] for x in lines) == r["message"]["content"] and
+            lines[-1]["done"], (lines, r))
     verdict("arguments are an object", all(
         isinstance(c["function"]["arguments"], dict) for c in calls), calls)
     talk = ASK + [{"role": "assistant", "content": "", "tool_calls": [

@@ -44,6 +44,14 @@ void rvi_shared_deinit(rvi_shared *s)
     *s = (rvi_shared){0};
 }
 
+size_t rvi_study_least_bytes(const rvi_model *m)
+{
+    enum { LOSSES = 192 };
+    const rvi_trainer_options o = {
+        .max_rows = RVI_PORTION_ROWS, .max_losses = LOSSES, .lowest = rvi_baseline_lowest(m)};
+    return rvi_trainer_least_bytes(m, &o);
+}
+
 /* ---- progress ---- */
 
 int rvi_study_tell(void *ctx, size_t done, size_t total)
