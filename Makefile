@@ -183,7 +183,7 @@ $(EXAMPLE_BIN): $(BUILD)/%: %.c $(HEADERS) $(BUILD)/libruvllm.a
 # --- tests: one program a file; *_alloc_* can make any allocation fail. Half of their compile time
 # would be optimization and debug information; make OPT="-O1 -g" gives a program for a debugger.
 TEST_CPPFLAGS := -Itests
-WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap
 $(BUILD)/tests/%.o: CPPFLAGS += $(TEST_CPPFLAGS)
 $(BUILD)/tests/%.o: OPT := -O1 -g0
 ROOM_OBJ = $(filter-out $(BUILD)/src/cli/%,$(SHELL_OBJ))
@@ -347,7 +347,7 @@ wasm-check:
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
 BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters sealed registry kv \
-  learn_latency learn_beside structured constrained tools bookkeeping)
+  learn_latency learn_beside learn_turns structured constrained tools bookkeeping)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(STORE_OBJ)

@@ -172,14 +172,15 @@ typedef struct rv_memory {
     uint64_t scratch;  /* activations and logits of engines; the runtime keeps some for the next */
     uint64_t adapters; /* loaded by rv_adapter_load */
     /* Of the whole process, not of the runtime alone; 0: not known on this system. weights, kv,
-     * scratch, adapters, heap, mapped_resident and program, less what is reserved, are `resident`
-     * to a few percent. */
+     * scratch, adapters, training, heap, mapped_resident and program, less what is reserved, are
+     * `resident` to a few percent. */
     uint64_t heap;            /* blocks that are none of the above: tokenizers, requests, texts */
     uint64_t reserved;        /* of all blocks: what was never written to, so that the system has
                                  not given it yet */
     uint64_t mapped_resident; /* pages of mapped model files that are in memory, */
     uint64_t program;         /* and of other files: the program itself, libraries */
     uint64_t resident;        /* as the system counts it */
+    uint64_t training;        /* what learners compute with in the background, while they do */
 } rv_memory;
 
 RV_API rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err);

@@ -45,9 +45,10 @@ typedef enum rv_pressure {
 
 typedef struct rv_service_options {
     size_t size;
-    int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384;
+    int n_tokens;  /* KV room of all requests and of what is kept of them; 0: 16384 (encoders, which
+                        keep nothing: 2048);
                         RV_WHOLE_CONTEXT: n_context, or 16384 where that is more */
-    int n_context;   /* most tokens of prompt and answer together; 0: what the model was trained for
+    int n_context; /* most tokens of prompt and answer together; 0: what the model was trained for
                         or n_tokens, whichever is less */
     int max_running; /* requests that compute at the same time, each choice counts; 0: 32 */
     int max_waiting; /* a request beyond so many is RV_E_BUSY; 0: 4096 */
@@ -335,7 +336,8 @@ RV_API rv_status rv_models_list(rv_models *ms, rv_listed_model **out, size_t *n,
  * it. Where something does not fit, what is merely kept is given up: pages of requests that have
  * ended, then adapters of registries that nobody uses, then (to load another) models that nobody
  * holds; until the low mark is reached, so that it is seldom. What is in use stays, and what then
- * does not fit waits (requests) or is refused with RV_E_NOMEM (the others).
+ * does not fit waits (requests) or is refused with RV_E_NOMEM (the others). What learners train
+ * with in the background is scratch, and waits where there is no room for it.
  *
  * Models that rv_model_open opens and adapters of rv_adapter_load count, but are not refused; pages
  * of an engine that is no service's do not count. */

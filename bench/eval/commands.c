@@ -36,7 +36,8 @@ const cli_command cli_commands[] = {
      "on)\n"
      "  --group N            facts that make an adapter (R7: as ruvllm does it; R1: all)\n"
      "  --same-fence on|off  R1 is held to the model's answers about the same subjects too (on)\n"
-     "  --one-by-one N       the first N facts each alone, and five relations at a time\n",
+     "  --one-by-one N       the first N facts each alone, and five relations at a time\n"
+     "  --ask on|off         off: only teaches and trains, to see how long that takes (on)\n",
      eval_facts, common_help},
     {"seq", "MODEL FILE.json", "groups of facts one after the other into one adapter: what is kept",
      "  --groups N           as many (5)\n"

@@ -300,11 +300,35 @@ rv_status eval_drift(eval *e, double *dppl, double *probe_kl, rv_error *err)
 
 /* ---- the learner ---- */
 
+/* What passed since the last report went into the stage that reports now. */
+static void note_stage(eval *e, const char *name)
+{
+    double now = rvi_os_seconds();
+    int i = 0;
+    while (i < e->n_stages && strcmp(e->stages[i].name, name) != 0) i++;
+    if (i == EVAL_STAGES) return;
+    if (i == e->n_stages) {
+        (void)snprintf(e->stages[i].name, sizeof e->stages[i].name, "%s", name);
+        e->n_stages++;
+    }
+    e->stages[i].seconds += now - e->stage_begun;
+    e->stage_begun = now;
+}
+
+void eval_write_stages(rvi_buf *out, const eval *e)
+{
+    rvi_buf_puts(out, ",\"stages\":{");
+    for (int i = 0; i < e->n_stages; i++)
+        rvi_buf_printf(out, "%s\"%s\":%.4g", i ? "," : "", e->stages[i].name, e->stages[i].seconds);
+    rvi_buf_putc(out, '}');
+}
+
 /* Progress of training: a bar with the loss. */
 static int show_progress(void *ctx, const char *stage, int done, int total, double loss)
 {
     eval *e = ctx;
     char note[48] = "";
+    note_stage(e, stage);
     if (!isnan(loss)) snprintf(note, sizeof note, "loss %.4f", loss);
     cli_progress_show(&e->bar, stage, (uint64_t)RVI_MAX(done, 0), (uint64_t)RVI_MAX(total, 0),
                       note);
@@ -384,7 +408,7 @@ rv_status eval_learner_new(eval *e, const eval_settings *settings, rv_error *err
     if (experiments.failed) st = rvi_nomem(err, "settings");
     if (!st) st = rv_learner_new(&e->l, e->model.m, &o, err);
     rvi_buf_deinit(&experiments);
-    double begun = rvi_os_seconds();
+    double begun = e->stage_begun = rvi_os_seconds();
     if (!st && !e->uncalibrated) st = rv_learner_calibrate(e->l, show_progress, e, err);
     e->calibrate_s = rvi_os_seconds() - begun;
     return st;
@@ -410,9 +434,10 @@ rv_status eval_teach(eval *e, const eval_fact *facts, size_t n, double *slowest,
 rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation **out,
                      double *seconds, rv_error *err)
 {
-    double begun = rvi_os_seconds();
+    double begun = e->stage_begun = rvi_os_seconds();
     clock_t cpu = clock();
     rv_status st = rv_learner_consolidate(e->l, loop, loss, show_progress, e, out, err);
+    note_stage(e, "ending"); /* probes, saving */
     *seconds = rvi_os_seconds() - begun;
     e->train_cpu_s += (double)(clock() - cpu) / CLOCKS_PER_SEC;
     return st;

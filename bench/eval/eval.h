@@ -13,7 +13,13 @@
 #include "eval/style.h"
 #include "ruvllm_experimental.h"
 
-enum { EVAL_PARALLEL = 32, EVAL_WINDOW = 512 };
+enum { EVAL_PARALLEL = 32, EVAL_WINDOW = 512, EVAL_STAGES = 8 };
+
+/* What learning is doing, as it reports it, and how long that took. */
+typedef struct eval_stage {
+    char name[32];
+    double seconds;
+} eval_stage;
 
 /* The options that every evaluation knows. */
 typedef struct eval_options {
@@ -41,9 +47,12 @@ typedef struct eval {
     rv_engine *engine;
     int room; /* tokens of one of the engine's sessions */
     rv_learner *l;
-    bool uncalibrated;  /* the learner is asked before it has looked at the model */
-    double train_cpu_s; /* CPU time of all training so far, of all threads */
-    double calibrate_s; /* seconds */
+    bool uncalibrated;              /* the learner is asked before it has looked at the model */
+    double train_cpu_s;             /* CPU time of all training so far, of all threads */
+    double calibrate_s;             /* seconds */
+    eval_stage stages[EVAL_STAGES]; /* of calibrating and training so far, in order */
+    int n_stages;
+    double stage_begun;
     cli_progress bar;
     /* the text of the perplexity: n_windows of EVAL_WINDOW tokens; none without a text */
     int32_t *windows;
@@ -95,6 +104,9 @@ void eval_store_shut(eval *e);
 /* Consolidates, and says how long that took. *out: rv_free; out may be NULL. */
 rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation **out,
                      double *seconds, rv_error *err) RVI_MUST_CHECK;
+
+/* `,"stages":{"wordings":...,...}`: seconds of each. */
+void eval_write_stages(rvi_buf *out, const eval *e);
 
 /* ---- asking ---- */
 

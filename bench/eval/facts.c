@@ -22,7 +22,7 @@ typedef struct facts_eval {
     eval e;
     eval_file file;
     mode mode;
-    bool fenced, gate, slots, same_fence;
+    bool fenced, gate, slots, same_fence, asks;
     int group, one_by_one;
 } facts_eval;
 
@@ -203,6 +203,7 @@ static rv_status evaluate_set(facts_eval *v, const eval_set *s, rv_answer *const
     rv_status st = rv_learner_reset(e->l, err);
     if (!st) st = eval_teach(e, s->facts, s->n, &figures[SLOWEST].value, err);
     if (!st && v->mode != INSTANT) st = train(v, &figures[SECONDS].value, err);
+    if (!v->asks) return st;
     if (!st) st = eval_answers(e, e->l, q->items, q->n, &ask, &out, err);
     size_t at = 0;
     for (size_t i = 0; !st && i < s->n; at += count_of(&s->facts[i]), i++)
@@ -309,6 +310,7 @@ static void write_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
                    v->slots ? "true" : "false", v->same_fence ? "true" : "false", v->file.sets[0].n,
                    v->one_by_one, v->group);
     eval_write_sets(out, r);
+    eval_write_stages(out, &v->e);
     rvi_buf_printf(out, ",\"train_cpu_s\":%.6g}\n", v->e.train_cpu_s);
 }
 
@@ -326,7 +328,12 @@ static void print_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
     eval_print_sets(out, r, 0, r->n_sets);
     if (!v->e.n_windows && v->mode != INSTANT)
         rvi_buf_puts(out, "(dppl needs a text: --text FILE)\n");
-    if (v->mode != INSTANT) rvi_buf_printf(out, "CPU time of training: %.0f s\n", v->e.train_cpu_s);
+    if (v->mode == INSTANT) return;
+    rvi_buf_puts(out, "Seconds of all sets by stage:");
+    for (int i = 0; i < v->e.n_stages; i++)
+        rvi_buf_printf(out, "%s %s %.2f", i ? "," : "", v->e.stages[i].name,
+                       v->e.stages[i].seconds);
+    rvi_buf_printf(out, "\nCPU time of training: %.0f s\n", v->e.train_cpu_s);
 }
 
 static rv_status make_learner(facts_eval *v, rv_error *err)
@@ -364,7 +371,7 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
         r.numbers[i] = s->number;
         own[CALIBRATE].value = e->calibrate_s;
         st = collect(s->facts, s->n, &v->file.unrelated, &q, err);
-        if (!st) st = eval_answers(e, NULL, q.items, q.n, &ask, &base, err);
+        if (!st && v->asks) st = eval_answers(e, NULL, q.items, q.n, &ask, &base, err);
         if (!st)
             st = (v->one_by_one ? evaluate_one_by_one : evaluate_set)(v, s, base, &q, own, err);
         eval_free_answers(base, q.n);
@@ -404,7 +411,7 @@ int eval_facts(cli *c, int argc, char **argv)
 {
     facts_eval v = {.mode = BACKGROUND};
     const char *mode_name = NULL, *recipe = NULL, *gate = NULL, *slots = NULL;
-    const char *same = NULL;
+    const char *same = NULL, *asks = NULL;
     const cli_option own[] = {
         {"mode", 0, CLI_TEXT, &mode_name, NULL},
         {"recipe", 0, CLI_TEXT, &recipe, NULL},
@@ -413,13 +420,17 @@ int eval_facts(cli *c, int argc, char **argv)
         {"one-by-one", 0, CLI_INT, &v.one_by_one, NULL},
         {"group", 0, CLI_INT, &v.group, NULL},
         {"same-fence", 0, CLI_TEXT, &same, NULL},
+        {"ask", 0, CLI_TEXT, &asks, NULL},
     };
     bool done;
     int code = eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, true,
                           "a model and a file of facts are needed", &done);
     if (!code && !done) code = settle_options(c, &v, mode_name, recipe, gate, slots);
-    v.same_fence = true;
+    v.same_fence = v.asks = true;
     if (!code && !done) code = eval_switch(c, "same-fence", same, &v.same_fence);
+    if (!code && !done) code = eval_switch(c, "ask", asks, &v.asks);
+    if (!code && !done && !v.asks && v.one_by_one)
+        code = cli_usage(c, "--ask off: nothing is left of --one-by-one");
     if (!code && !done && !v.same_fence && !v.fenced)
         code = cli_usage(c, "--same-fence goes with --recipe R1");
     return code || done ? code : eval_run(&v.e, load, evaluate);

@@ -16,6 +16,16 @@ travel kitchen simple pocket captain forest mirror engine paper holiday copper s
 village morning ticket harbour blanket planet circle feather candle basket lantern""".split()
 
 
+STYLE = """text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #1f2328; }
+.title { font-size: 17px; font-weight: 600; } .faint { fill: #59636e; font-size: 12px; }
+.ground { fill: #fff; stroke: #d0d7de; } .ruvllm { fill: #3b76af; } .peer { fill: #c8812f; }
+.end { text-anchor: end; }
+@media (prefers-color-scheme: dark) { text { fill: #e6edf3; } .faint { fill: #9198a1; }
+.ground { fill: #161b22; stroke: #30363d; } }
+"""
+TINY = "tests/gguf/llama-spm.gguf"  # a model whose answers mean nothing and take no time
+
+
 class Failed(Exception):
     """A response that is not what was asked for; status 0: the connection ended."""
 
@@ -115,7 +125,9 @@ class Client:
 
     def __init__(self, port, receive=0):
         self.port, self.receive = port, receive
+        self.pause = 0  # seconds between two of ten pieces in which requests are sent
         self.reader = self.writer = None
+        self.sent = 0  # when the last request was
 
     async def open(self):
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -129,8 +141,15 @@ class Client:
         if not self.writer:
             await self.open()
         data = b"" if body is None else json.dumps(body).encode()
-        self.writer.write(f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
-                          f"content-length: {len(data)}\r\n{headers}\r\n".encode() + data)
+        data = (f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+                f"content-length: {len(data)}\r\n{headers}\r\n").encode() + data
+        piece = len(data) // 10 + 1
+        while self.pause and len(data) > piece:
+            self.writer.write(data[:piece])
+            data = data[piece:]
+            await asyncio.sleep(self.pause)
+        self.sent = time.perf_counter()
+        self.writer.write(data)
         await self.writer.drain()
 
     async def head(self):
@@ -168,8 +187,8 @@ class Client:
 
     async def stream(self, path, body, n_texts=0):
         """An answer as it comes; after n_texts pieces, where a number is given, no more is read."""
-        begun = time.perf_counter()
         await self.send("POST", path, body)
+        begun = self.sent
         status, low = await self.head()
         rest, got = b"", Streamed()
         async for piece in self.pieces(low):
@@ -208,6 +227,21 @@ class Streamed:
         for text in filter(None, said):
             self.first = self.first or now
             self.texts.append(text)
+
+
+def completion(n, text="Once upon a time", **more):
+    return {"prompt": text, "max_tokens": n, "temperature": 0, "ignore_eos": True, **more}
+
+
+def sentence(rnd, n=8):
+    return " ".join(rnd.choice(WORDS) for _ in range(n))
+
+
+async def expect(c, status, path, body):
+    got, r = await c.ask("POST", path, body)
+    if got != status:
+        raise SystemExit(f"{path} answered {got} where {status} was expected: {r}")
+    return r
 
 
 def percentile(values, share):

@@ -21,6 +21,7 @@
 #include "api/api.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/resident.h"
 #include "learn/learner/jobs.h"
 
 enum {
@@ -77,6 +78,31 @@ static int report(void *ctx, const char *stage, int done, int total, double loss
     return atomic_load(&j->cancelled);
 }
 
+/* On a backend whose memory is the runtime's to count, with what the budget leaves. */
+static rv_status compute_on(job *j, rvi_base_model *base, rv_error *err)
+{
+    rv_learner *l = j->l;
+    rv_runtime *rt = l->m->rt;
+    uint64_t least = rvi_study_least_bytes(base->m), left;
+    bool host = rvi_backend_is_cpu(base->be);
+    rvi_backend_memory *own = base->be->memory;
+    rv_status st = host ? rvi_quota_begin_job(&rt->quota, least, "training", err) : RV_OK;
+    if (st) return st;
+    if (host) {
+        left = rvi_quota_room(&rt->quota, RVI_QUOTA_SCRATCH);
+        atomic_store(&rt->jobs.spare, left == UINT64_MAX ? 0 : (size_t)(left / 2) + 1);
+        base->be->memory = &rt->jobs;
+    }
+    base->be->ops->set_stop(base->be, &j->cancelled);
+    st = j->work.kind->compute(&j->work, l->l, base, report, j, err);
+    if (host) {
+        atomic_fetch_sub(&rt->jobs.scratch, rvi_backend_cpu_scratch(base->be));
+        base->be->memory = own;
+        rvi_quota_end_job(&rt->quota, least);
+    }
+    return st;
+}
+
 static void compute(void *ctx)
 {
     job *j = ctx;
@@ -90,9 +116,9 @@ static void compute(void *ctx)
         j->st = rvi_error(&j->err, RV_E_UNSUPPORTED,
                           "training needs all layers of the model on one device");
     if (!j->st) {
-        base.be->ops->set_stop(base.be, &j->cancelled);
-        j->st = j->work.kind->compute(&j->work, l->l, &base, report, j, &j->err);
+        j->st = compute_on(j, &base, &j->err);
         base.be->ops->free(base.be);
+        rvi_resident_trim(SIZE_MAX);
     }
     if (atomic_load(&j->starves)) atomic_fetch_sub(&l->m->rt->n_starving, 1);
     rvi_api_leave_heap(heap);
@@ -118,6 +144,19 @@ static rv_status take(job *j, double *wait)
     return st;
 }
 
+/* The turn, in which nothing is left to do that takes forward passes: those were computed in turns
+ * of their own, a piece in each, between which calls have theirs. */
+static bool enter_prepared(rvi_api_turn *turn, rv_learner *l)
+{
+    const double gap = 3e-4; /* who waits for a background thread looks every 50 us */
+    while (rvi_api_enter_aside(turn, l->m->rt, &l->bg.stop)) {
+        if (!rvi_instant_prepare(l->l, false)) return true;
+        rvi_api_leave_aside(turn);
+        rvi_thread_sleep(gap);
+    }
+    return false;
+}
+
 /* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on
  * it. */
 static void finish_pending(rv_learner *l)
@@ -139,7 +178,7 @@ static bool oversee(job *j)
     while (!atomic_load(&j->done) && !atomic_load(&bg->stop)) {
         bool woken = rvi_wakeup_wait(bg->wakeup, rvi_learner_shares(j->l->l) ? LOOK : 0);
         if (atomic_load(&j->done) || (!woken && !rvi_learner_is_behind(j->l->l)) ||
-            !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop))
+            !enter_prepared(&turn, j->l))
             continue;
         finish_pending(j->l);
         j->outdated = !j->work.kind->is_current(&j->work, j->l->l);
@@ -195,7 +234,7 @@ static void work(rv_learner *l, double *wait)
     atomic_init(&j->done, false);
     atomic_init(&j->starves, false);
     *wait = 0;
-    if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
+    if (enter_prepared(&turn, l)) {
         finish_pending(l);
         j->st = take(j, wait);
         rvi_learner_yield(l->l);

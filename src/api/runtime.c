@@ -178,7 +178,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
             .sink = pass_log, .ctx = rt, .level = (rvi_log_level)(o.log_level - RV_LOG_ERROR)};
     const rv_allocator *heap = rvi_api_use_heap(rt);
     st = open_backend(rt, &o, err);
-    if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err);
+    if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, &rt->jobs, err);
     rvi_api_leave_heap(heap);
     rt->o.isa = known_isa(o.isa);
     rt->o.device = NULL;
@@ -224,7 +224,7 @@ static void count_resident(const rv_runtime *rt, rv_memory *out)
 {
     const rvi_backend_memory *m = rt->be->memory;
     size_t room = atomic_load(&m->kv_room), heap = rvi_mem_in_use();
-    size_t known = atomic_load(&m->weights) + room + atomic_load(&m->scratch);
+    size_t known = rvi_backend_memory_sum(m) + (size_t)out->training;
     rvi_resident now;
     if (!rvi_backend_is_cpu(rt->be) || rt->allocator.alloc || heap < known) return;
     out->heap = heap - known;
@@ -246,7 +246,8 @@ rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err)
                       .mapped = atomic_load(&rt->mapped_bytes),
                       .kv = atomic_load(&m->kv),
                       .scratch = atomic_load(&m->scratch),
-                      .adapters = adapters};
+                      .adapters = adapters,
+                      .training = rvi_backend_memory_sum(&rt->jobs)};
     count_resident(rt, &full);
     if (out->size < sizeof out->size || out->size > 65536)
         return rvi_error(err, RV_E_CONFIG, "rv_memory.size must be sizeof(rv_memory) (got %zu)",
@@ -356,6 +357,19 @@ void rvi_api_leave(rvi_api_turn *turn)
         holder = FREE;
     } while ((atomic_load(&rt->freed) || atomic_load(&rt->freed_sets)) &&
              atomic_compare_exchange_strong(&rt->busy, &holder, CALL));
+    rvi_api_release_runtime(rt);
+}
+
+bool rvi_api_is_serving(const rv_runtime *rt)
+{
+    return atomic_load(&rt->n_serving) > 0;
+}
+
+void rvi_api_make_way(rvi_api_turn *turn)
+{
+    rv_runtime *rt = rvi_api_retain_runtime(turn->rt);
+    rvi_api_leave(turn);
+    while (rvi_api_enter(turn, rt, NULL)) rvi_thread_sleep(2e-4);
     rvi_api_release_runtime(rt);
 }
 

@@ -168,7 +168,10 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
 int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
 {
     if (o->n_tokens > 0) return o->n_tokens;
+    enum { ENCODER_TOKENS = 2048 };
     int whole = o->n_context ? o->n_context : m->model->hp.n_context;
+    /* of an encoder's texts nothing is kept: room for those of a step, and for the longest */
+    if (m->model->arch->is_encoder) return RVI_MIN(RVI_MAX(whole, ENCODER_TOKENS), RVI_MAX_CONTEXT);
     bool is_whole = o->n_tokens == RV_WHOLE_CONTEXT && whole > RVI_SERVICE_TOKENS;
     return is_whole ? RVI_MIN(whole, RVI_MAX_CONTEXT) : RVI_SERVICE_TOKENS;
 }
@@ -268,6 +271,7 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->work, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->news, err);
     if (!st) st = make_scheduler(s, m, &inner, err);
+    atomic_store(&m->rt->token_ns, (uint_fast64_t)(inner.token_seconds * 1e9));
     if (!st && !o.no_thread) st = rvi_thread_start(&s->thread, serve, s, false, err);
     if (!st && !o.no_cache) rvi_service_check_template(m);
     rvi_api_leave_heap(heap);

@@ -327,8 +327,8 @@ typedef struct rvi_backend_ops {
 
     /* A second backend that computes with the weights this one made, with threads (0: as many) and
      * scratch of its own: another thread may compute with it at the same time and gets the same
-     * bits. Its threads call pause (may be NULL) before every task, see rvi_pool_set_pause. NULL:
-     * there is no such thing. */
+     * bits. Its threads call pause (may be NULL) before every task, see rvi_pool_set_pause, and
+     * before they start anything on a device. NULL: there is no such thing. */
     rv_status (*like)(rvi_backend **out, const rvi_backend *be, int n_threads,
                       void (*pause)(void *ctx), void *pause_ctx, rv_error *err);
 
@@ -344,7 +344,14 @@ typedef struct rvi_backend_memory {
     atomic_size_t kv;      /* pages, */
     atomic_size_t kv_room; /* address space for them, all forms */
     atomic_size_t scratch; /* activations, and what products and attention compute with */
+    atomic_size_t spare;   /* what may be taken beside for speed alone; 0: no limit is known */
 } rvi_backend_memory;
+
+/* Of a backend whose weights are another's: everything. */
+static inline size_t rvi_backend_memory_sum(const rvi_backend_memory *m)
+{
+    return atomic_load(&m->weights) + atomic_load(&m->kv_room) + atomic_load(&m->scratch);
+}
 
 struct rvi_backend {
     const rvi_backend_ops *ops;
@@ -372,7 +379,7 @@ typedef struct rvi_cpu_options {
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err) RVI_MUST_CHECK;
-/* Bytes that `reserve` has taken so far. */
+/* Bytes that `reserve` and `train_reserve` have taken so far. */
 size_t rvi_backend_cpu_scratch(const rvi_backend *be);
 /* What the functions of the CPU backend ask for */
 bool rvi_backend_is_cpu(const rvi_backend *be);

@@ -12,6 +12,22 @@
 
 #include "base/number.h"
 
+/* Blocks of MAPPED bytes and more are mapped one by one, so that they go back to the system when
+ * they are freed: malloc keeps what it was given back, and maps larger blocks alone the more of
+ * them it has seen. Sanitizers want to see every block. */
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#define MAPS 1
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
+#undef MAPS
+#endif
+#endif
+#endif
+
+#ifdef MAPS
+#include <sys/mman.h>
+#endif
+
 static bool product(size_t count, size_t size, size_t *out)
 {
     if (size && count > SIZE_MAX / size) return false;
@@ -23,7 +39,8 @@ static bool product(size_t count, size_t size, size_t *out)
 
 /* In front of every block: where it came from, and where its allocation begins. */
 typedef struct head {
-    const rv_allocator *from; /* NULL: malloc; &large_blocks: malloc, and it is in the table */
+    const rv_allocator *from; /* NULL: malloc; &large_blocks: malloc, and it is in the table;
+                                 &mapped_blocks: mapped, and in the table */
     void *base;
 } head;
 
@@ -54,8 +71,8 @@ static atomic_size_t in_use;
 
 /* Large blocks, of which the system may not have given all yet. Their own size counts, not the room
  * for their alignment. */
-enum { MOST_LARGE = 1024, LARGE = 128 << 10 };
-static const rv_allocator large_blocks;
+enum { MOST_LARGE = 1024, LARGE = 128 << 10, MAPPED = 1 << 20 };
+static const rv_allocator large_blocks, mapped_blocks;
 static struct {
     atomic_uintptr_t from; /* 0: nothing here */
     atomic_size_t len;
@@ -81,6 +98,13 @@ static size_t remove_large(const void *p)
         atomic_store(&large[i].from, 0);
     }
     return len;
+}
+
+static size_t large_size(const void *p)
+{
+    for (int i = 0; i < MOST_LARGE; i++)
+        if (atomic_load(&large[i].from) == (uintptr_t)p) return atomic_load(&large[i].len);
+    return 0;
 }
 
 void rvi_mem_each_large(void (*each)(void *ctx, const void *from, size_t len), void *ctx)
@@ -137,8 +161,73 @@ static void *finish(char *base, char *p, size_t size)
     return place(base, p, &large_blocks);
 }
 
+/* ---- blocks that are mapped: what they take as a whole stands where the mapping begins ---- */
+
+static bool is_own(const head *h)
+{
+    return !h->from || h->from == &large_blocks || h->from == &mapped_blocks;
+}
+
+#ifdef MAPS
+
+enum { can_map = 1 };
+
+static char *after_head(char *base, size_t align)
+{
+    enum { ROOM = 2 * HEAD }; /* for the size and the head */
+    uintptr_t p = (uintptr_t)base + ROOM;
+    return base + ROOM + (align - (p & (align - 1))) % align;
+}
+
+/* True: out is such a block, or NULL where there is no memory for one; false: it is malloc's. */
+static bool map_block(void **out, size_t size, size_t align)
+{
+    if (current || size < MAPPED || size > (size_t)PTRDIFF_MAX / 2) return false;
+    size_t total = size + align + 2 * HEAD;
+    char *base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *out = NULL;
+    if (base == MAP_FAILED) return true;
+    char *p = after_head(base, align);
+    if (!add_large(p, size)) {
+        munmap(base, total);
+        return false;
+    }
+    memcpy(base, &total, sizeof total);
+    atomic_fetch_add_explicit(&in_use, size, memory_order_relaxed);
+    *out = place(base, p, &mapped_blocks);
+    return true;
+}
+
+static void unmap_block(const head *h)
+{
+    size_t total;
+    memcpy(&total, h->base, sizeof total);
+    munmap(h->base, total);
+}
+
+#else
+
+enum { can_map = 0 };
+
+static bool map_block(void **out, size_t size, size_t align)
+{
+    (void)out;
+    (void)size;
+    (void)align;
+    return false;
+}
+
+static void unmap_block(const head *h)
+{
+    (void)h;
+}
+
+#endif
+
 static void *block(size_t size, bool zeroed)
 {
+    void *mapped;
+    if (map_block(&mapped, size, HEAD)) return mapped;
     char *base = take(size, 0, zeroed);
     return base ? finish(base, base + HEAD, size) : NULL;
 }
@@ -160,16 +249,31 @@ void *rvi_zalloc_array(size_t count, size_t size)
     return product(count, size, &total) ? block(total, true) : NULL;
 }
 
+/* A large block becomes one of another size; where it was mapped, or will be. */
+static void *move_block(void *old, size_t size)
+{
+    const rv_allocator *own = current;
+    current = NULL; /* it stays malloc's or mapped, whatever the thread uses now */
+    void *p = block(size, false);
+    current = own;
+    if (!p) return NULL;
+    memcpy(p, old, RVI_MIN(size, large_size(old)));
+    rvi_free(old);
+    return p;
+}
+
 void *rvi_realloc_array(void *old, size_t count, size_t size)
 {
     size_t total;
     if (!product(count, size, &total) || total > PTRDIFF_MAX - HEAD) return NULL;
     if (!old) return block(total, false);
     head h = *head_of(old);
-    if (h.from && h.from != &large_blocks) {
+    if (!is_own(&h)) {
         char *base = h.from->resize(h.from->ctx, h.base, HEAD + total);
         return base ? place(base, base + HEAD, h.from) : NULL;
     }
+    if (h.from == &mapped_blocks || (can_map && h.from && total >= MAPPED))
+        return move_block(old, total);
     /* a block that begins where its allocation does, so it may be moved */
     size_t before = h.from ? remove_large(old) : usable(h.base);
     char *base = realloc(h.base, HEAD + total);
@@ -189,6 +293,8 @@ void *rvi_realloc_array(void *old, size_t count, size_t size)
 void *rvi_alloc_aligned(size_t size, size_t align)
 {
     if (!size || align > PTRDIFF_MAX / 4 || size > PTRDIFF_MAX / 2) return NULL;
+    void *mapped;
+    if (map_block(&mapped, size, RVI_MAX(align, (size_t)HEAD))) return mapped;
     char *base = take(size, align, false);
     if (!base) return NULL;
     size_t at = (size_t)((uintptr_t)(base + HEAD) & (align - 1));
@@ -199,12 +305,15 @@ void rvi_free(void *p)
 {
     if (!p) return;
     head h = *head_of(p);
-    if (h.from && h.from != &large_blocks) {
+    if (!is_own(&h)) {
         h.from->release(h.from->ctx, h.base);
         return;
     }
     uncount(h.from ? remove_large(p) : usable(h.base));
-    free(h.base);
+    if (h.from == &mapped_blocks)
+        unmap_block(&h);
+    else
+        free(h.base);
 }
 
 /* ---- arena ---- */

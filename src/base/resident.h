@@ -13,8 +13,8 @@ typedef struct rvi_resident {
     size_t large_unused; /* and the rest of these, which the system has not given */
 } rvi_resident;
 
-/* After something was freed; before: rvi_mem_in_use() before that. Where it was much, gives back to
- * the system what malloc would keep for the next, for nobody would count it. */
+/* After something was freed; before: rvi_mem_in_use() before that, or SIZE_MAX. Where it was much,
+ * gives back to the system what malloc would keep for the next, for nobody would count it. */
 void rvi_resident_trim(size_t before);
 /* False: this system does not say. Takes about a millisecond a gigabyte of mapped files. */
 bool rvi_resident_read(rvi_resident *out);

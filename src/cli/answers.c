@@ -6,7 +6,7 @@
 
 static rv_store_options options(const cli *c)
 {
-    rv_store_options o = {.size = sizeof o, .busy_ms = 2000};
+    rv_store_options o = {.size = sizeof o, .busy_ms = 2000, .shared = 1};
     if (c->store) o.space = ".answers";
     return o;
 }

@@ -10,6 +10,7 @@
 #include "cli/answers.h"
 #include "cli/forget.h"
 #include "cli/generation.h"
+#include "cli/second_look.h"
 
 typedef struct learn {
     cli *c;
@@ -96,10 +97,12 @@ static rv_status do_run(learn *t, rv_error *err)
 {
     rv_adaptation *a = NULL;
     bool any = false;
+    int before = 0;
     char said[96];
     rv_status st = rv_learner_set_paused(t->learning.l, 0, err);
     if (!st) st = look_for_work(t, &any, err);
     if (!st && !any) return say_nothing_waits(t);
+    if (!st) st = cli_second_look_newest(&t->learning, &before, err);
     if (!st)
         st = cli_learning_train(&t->learning, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND, t->loss,
                                 &a, err);
@@ -112,7 +115,9 @@ static rv_status do_run(learn *t, rv_error *err)
     }
     snprintf(said, sizeof said, "Trained on %d lesson%s", a->samples_used,
              a->samples_used == 1 ? "" : "s");
-    return report(t, a, said);
+    st = report(t, a, said);
+    if (st || t->json) return st;
+    return cli_second_look_trained(t->model.m, &t->learning, before, &t->out, err);
 }
 
 static rv_status do_pause(learn *t, rv_error *err)

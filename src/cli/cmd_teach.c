@@ -292,8 +292,11 @@ static rv_status teach_all(teach *t, const char *path, rv_error *err)
 static rv_status train(teach *t, rv_error *err)
 {
     rv_adaptation *a = NULL;
-    rv_status st = cli_learning_train(&t->learning, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
-                                      RV_LOSS_DPO, &a, err);
+    int before = 0;
+    rv_status st = cli_second_look_newest(&t->learning, &before, err);
+    if (!st)
+        st = cli_learning_train(&t->learning, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
+                                RV_LOSS_DPO, &a, err);
     if (st == RV_E_CANCELLED)
         return rvi_error(err, st, "training stopped; 'ruvllm learn run' goes on");
     if (st) return st;
@@ -301,7 +304,8 @@ static rv_status train(teach *t, rv_error *err)
     snprintf(said, sizeof said, "Trained on %d lesson%s", a->samples_used,
              a->samples_used == 1 ? "" : "s");
     cli_learning_report(t->c, a, said, t->json, &t->out);
-    return RV_OK;
+    return t->json ? RV_OK
+                   : cli_second_look_trained(t->model.m, &t->learning, before, &t->out, err);
 }
 
 /* Whether the lesson of the command line is so now. */

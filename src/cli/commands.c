@@ -128,7 +128,7 @@ const cli_command cli_commands[] = {
     {"learn", "ACTION [-m MODEL]", "show, train, undo, export or merge what was learned",
      "  status               what was taught, what is not trained yet, the generations of "
      "adapters\n"
-     "  run                  train now what is not trained yet\n"
+     "  run                  train now what is not trained yet, and ask again\n"
      "  pause                stop training in the background of chats and servers until 'learn "
      "run'\n"
      "  undo                 take back what was taught last, in whichever chat or server\n"
@@ -140,7 +140,7 @@ const cli_command cli_commands[] = {
      "  merge A B            merge two generations into one\n"
      "  log verify           check the hash chain of the feedback log\n"
      "  forget TEXT          remove what was taught with this text, or part of a word, in its "
-     "question or answer\n"
+     "question or answer, also what was undone or corrected since\n"
      "\n"
      "  -m, --model MODEL    the model that was taught (smollm2)\n"
      "  --adapter NAME       use what is stored under this name (default)\n"

@@ -66,8 +66,12 @@ static const char *member(const rvi_json *x, const char *name)
     return rvi_json_string(rvi_json_get(x, name), "");
 }
 
+/* In the status: corrections that were taken back or corrected since. */
+static const char ended[] = "ended";
+
 typedef struct found {
-    const rvi_json *items[1000]; /* corrections, then preferences */
+    const rvi_json *items[1000]; /* corrections, those of them that ended, the rest */
+    const char *by[1000];        /* the texts that they are forgotten by */
     size_t n, n_trained;
     const rvi_json *before; /* the status */
     rvi_arena arena;
@@ -85,9 +89,10 @@ static void add(found *f, const rvi_json *x)
 static rv_status find(found *f, const cli_learning *l, const char *part, rv_error *err)
 {
     static const char *const members[][3] = {{"question", "answer", "answer"},
+                                             {"question", "answer", "answer"},
                                              {"text", "text", "text"},
                                              {"question", "chosen", "rejected"}};
-    static const char *const lists[] = {"learned", "instructions", "preferences"};
+    static const char *const lists[] = {"learned", ended, "instructions", "preferences"};
     rv_status st = cli_learning_status(l, &f->arena, &f->before, err);
     for (size_t k = 0; !st && k < RVI_COUNT(lists); k++) {
         const rvi_json *list = rvi_json_get(f->before, lists[k]);
@@ -101,6 +106,14 @@ static rv_status find(found *f, const cli_learning *l, const char *part, rv_erro
     return st;
 }
 
+static bool has_ended(const found *f, const rvi_json *x)
+{
+    const rvi_json *list = rvi_json_get(f->before, ended);
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        if (rvi_json_at(list, i) == x) return true;
+    return false;
+}
+
 static void write_found(found *f, rvi_buf *out)
 {
     for (size_t i = 0; i < f->n; i++) {
@@ -110,9 +123,11 @@ static void write_found(found *f, rvi_buf *out)
             rvi_buf_printf(out, "  before every chat: %s\n",
                            cli_one_line(&f->arena, member(x, "text")));
         else
-            rvi_buf_printf(out, "  %s\n    %s%s\n", cli_one_line(&f->arena, member(x, "question")),
+            rvi_buf_printf(out, "  %s\n    %s%s%s\n",
+                           cli_one_line(&f->arena, member(x, "question")),
                            preference ? "rather: " : "",
-                           cli_one_line(&f->arena, member(x, preference ? "chosen" : "answer")));
+                           cli_one_line(&f->arena, member(x, preference ? "chosen" : "answer")),
+                           has_ended(f, x) ? " (taken back or corrected before)" : "");
     }
     if (out->data) cli_hush(out->data, out->len);
 }
@@ -178,8 +193,11 @@ static rv_status forget_all(found *f, cli_learning *l, rv_error *err)
         const rvi_json *whole = rvi_json_get(f->items[i], "text");
         const char *question = whole ? rvi_json_string(whole, "") : member(f->items[i], "question"),
                    *answer = member(f->items[i], "answer");
-        bool other = *answer && hits_others(f, question) && !hits_others(f, answer);
-        size_t len = (size_t)snprintf(text, sizeof text, "%s", other ? answer : question);
+        bool other = *answer && hits_others(f, question) && !hits_others(f, answer), done = false;
+        f->by[i] = other ? answer : question;
+        for (size_t k = 0; k < i && !done; k++) done = !strcmp(f->by[k], f->by[i]);
+        if (done) continue;
+        size_t len = (size_t)snprintf(text, sizeof text, "%s", f->by[i]);
         if (len >= sizeof text) { /* its beginning, up to a whole word */
             char *space = strrchr(text, ' ');
             if (space) *space = 0;

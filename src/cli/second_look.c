@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/conversation.h"
+#include "cli/generation.h"
 #include "text/frames.h"
 
 enum { WORDINGS = 3 };
@@ -220,6 +221,79 @@ rv_status cli_second_look_count(rv_learner *l, rv_session *s, const char *questi
     }
     rvi_buf_deinit(&other);
     end(&k);
+    return st;
+}
+
+/* ---- after training ---- */
+
+static int number(const rvi_json *x, const char *name)
+{
+    return (int)rvi_json_int(rvi_json_get(x, name), 0);
+}
+
+rv_status cli_second_look_newest(const cli_learning *l, int *out, rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *s = NULL;
+    *out = 0;
+    rv_status st = cli_learning_status(l, &arena, &s, err);
+    const rvi_json *list = st ? NULL : rvi_json_get(s, "generations");
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        *out = RVI_MAX(*out, number(rvi_json_at(list, i), "number"));
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static rv_status count_neighbours(const rv_model *m, const cli_learning *l, const rvi_json *learned,
+                                  int since, cli_looks *k, rv_error *err)
+{
+    enum { MOST = 100, CONTEXT = 512 };
+    rv_session *s = NULL;
+    rv_session_options o = {.size = sizeof o};
+    o.n_context = RVI_MIN(rv_model_get_info(m)->n_context, CONTEXT);
+    rv_status st = rv_session_new(&s, m, &o, err);
+    for (size_t i = 0; !st && i < rvi_json_count(learned) && k->n < MOST; i++) {
+        const rvi_json *x = rvi_json_at(learned, i);
+        bool exact = rvi_json_is_string(rvi_json_get(x, "scope"), rv_scope_name(RV_SCOPE_EXACT));
+        if (number(x, "generation") > since && !cli_interrupted())
+            st = cli_second_look_count(l->l, s, rvi_json_string(rvi_json_get(x, "question"), ""),
+                                       rvi_json_string(rvi_json_get(x, "answer"), ""),
+                                       exact ? RV_SCOPE_EXACT : RV_SCOPE_TOPIC, k, err);
+    }
+    rv_session_free(&s);
+    return st;
+}
+
+rv_status cli_second_look_trained(const rv_model *m, const cli_learning *l, int since, rvi_buf *out,
+                                  rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *s = NULL;
+    cli_looks k = {0};
+    int n = 0, said = 0, wordings = 0, wordings_said = 0;
+    rv_status st = cli_learning_status(l, &arena, &s, err);
+    const rvi_json *learned = st ? NULL : rvi_json_get(s, "learned"),
+                   *made = st ? NULL : rvi_json_get(s, "generations");
+    for (size_t i = 0; i < rvi_json_count(learned); i++)
+        n += number(rvi_json_at(learned, i), "generation") > since;
+    for (size_t i = 0; i < rvi_json_count(made); i++) {
+        const rvi_json *g = rvi_json_at(made, i);
+        if (number(g, "number") <= since) continue;
+        said += number(g, "said");
+        wordings += number(g, "wordings");
+        wordings_said += number(g, "wordings_said");
+    }
+    if (!st && n) st = count_neighbours(m, l, learned, since, &k, err);
+    if (!st && n) {
+        rvi_buf_printf(out, "asked again: weights alone answer %d of %d", said, n);
+        if (wordings) rvi_buf_printf(out, ", and %d of %d other wordings", wordings_said, wordings);
+        if (said < n || wordings_said < wordings) rvi_buf_puts(out, " (memory answers the rest)");
+        if (k.n_others)
+            rvi_buf_printf(out, "; %zu of %zu neighbours unchanged", k.n_others - k.changed,
+                           k.n_others);
+        rvi_buf_putc(out, '\n');
+    }
+    rvi_arena_deinit(&arena);
     return st;
 }
 

@@ -10,6 +10,7 @@
 #define RVI_CLI_SECOND_LOOK_H
 
 #include "cli/cli.h"
+#include "cli/learning.h"
 #include "ruvllm_learn.h"
 
 /* One line about a lesson that was just taught. scope: exact or topic. exactly: how to teach it for
@@ -31,6 +32,14 @@ typedef struct cli_looks {
 rv_status cli_second_look_count(rv_learner *l, rv_session *s, const char *question,
                                 const char *answer, rv_scope scope, cli_looks *counts,
                                 rv_error *err) RVI_MUST_CHECK;
+
+/* The number of the newest generation; 0: there is none. */
+rv_status cli_second_look_newest(const cli_learning *l, int *out, rv_error *err) RVI_MUST_CHECK;
+/* One line about the lessons that went into generations after this one: how many weights alone were
+ * seen to answer, in how many other wordings, and whether neighbours are as they were. None where
+ * nothing did. */
+rv_status cli_second_look_trained(const rv_model *m, const cli_learning *l, int since, rvi_buf *out,
+                                  rv_error *err) RVI_MUST_CHECK;
 
 typedef struct cli_glance cli_glance;
 /* What is answered before a judgement, on a session of its own with no more than n_context tokens.

@@ -9,8 +9,10 @@ enum { MAX_ALTERNATIVES = 256 };
 void *rvi_values_alloc(rvi_values *v, size_t count, size_t size)
 {
     void *p = v->st ? NULL : rvi_arena_alloc(&v->arena, count ? count : 1, size);
-    if (!p && !v->st) v->st = rvi_nomem(v->err, "grammar");
-    return p;
+    if (p || v->st) return p;
+    rvi_rxs_no_room(&v->rxs, &v->arena, count ? count : 1, size);
+    v->st = rvi_rxs_check(&v->rxs, NULL, v->err);
+    return NULL;
 }
 
 static void too_many(rvi_values *v)
@@ -94,7 +96,7 @@ enum { LOOK_DEEP = 6 };
 static bool node_empty(rvi_values *v, rvi_node n)
 {
     if (n <= RVI_NEVER) return n == RVI_NEVER;
-    if (v->nodes[n].making || v->depth > LOOK_DEEP) return false;
+    if (v->nodes[n].making || v->depth > LOOK_DEEP || !rvi_rxs_spend(&v->rxs, 2)) return false;
     v->depth++;
     const rvi_form *f = rvi_values_form(v, n);
     bool empty = f && rvi_form_empty(v, f);
@@ -135,6 +137,7 @@ static bool object_empty(rvi_values *v, const rvi_object *o)
         rvi_node node = RVI_ANY;
         for (size_t i = 0; i < o->n_members; i++)
             node = rvi_node_and(v, node, rvi_members_node(v, o->members[i], o->required[r]));
+        if (!rvi_rxs_spend(&v->rxs, 2 * o->n_members)) return false;
         if (node_empty(v, node)) return true;
     }
     return false;

@@ -302,8 +302,7 @@ static expr *regex(parser *g)
     rvi_buf text = {0};
     rvi_rx rx = RVI_RX_NONE;
     quoted(g, &text);
-    if (!g->st)
-        g->st = rvi_rx_parse(g->p, text.data ? text.data : "", text.len, true, NULL, &rx, g->err);
+    if (!g->st) g->st = rvi_rx_parse(g->p, text.data ? text.data : "", text.len, true, &rx, g->err);
     rvi_buf_deinit(&text);
     if (!g->st && !rvi_rx_live(g->p, rx))
         g->st = rvi_error(g->err, RV_E_CONFIG, "regular expression: no text matches");
@@ -322,7 +321,7 @@ static expr *plain_text(parser *g, bool bare)
     if (f) rx = rvi_rx_and(g->p, f->string, rvi_rx_not(g->p, around(g, &end)));
     rvi_buf_deinit(&end);
     if (f && bare) {
-        g->st = rvi_rx_parse(g->p, json_like, strlen(json_like), true, NULL, &like, g->err);
+        g->st = rvi_rx_parse(g->p, json_like, strlen(json_like), true, &like, g->err);
         rx = rvi_rx_and(g->p, rx, rvi_rx_not(g->p, like));
     }
     return make(g, TERMINAL, rx);

@@ -424,16 +424,29 @@ static void paint_terminal(painter *w, const rvi_place *at)
     if (t->n) walk_terminal(w, t, 0, t->n, at);
 }
 
+static void walk_all(painter *w, const rvi_place *at)
+{
+    const rvi_vocab *v = w->g->vocab;
+    for (int i = 0; i < RVI_N_TRIES; i++) walk(w, &v->tries[i], 0, v->tries[i].n, at);
+}
+
+/* Names are few, other keys may be any text: each is looked for in its own way. */
+static bool paint_key(painter *w, const rvi_place *at)
+{
+    rvi_place other, named;
+    unsigned ways = rvi_machine_key_ways(&w->g->m, at, &other, &named);
+    if (ways & RVI_KEY_NAMED) walk_all(w, &named);
+    return ways & RVI_KEY_OTHER ? paint_quoted(w, &other) : true;
+}
+
 static bool paint(painter *w, const rvi_place *at)
 {
-    rvi_grammar *g = w->g;
     if (at->kind == RVI_AT_STRING) return paint_quoted(w, at);
-    if (at->kind == RVI_AT_KEY && rvi_machine_key_open(&g->m, at)) return paint_quoted(w, at);
-    if (at->kind == RVI_AT_TERMINAL) {
+    if (at->kind == RVI_AT_KEY) return paint_key(w, at);
+    if (at->kind == RVI_AT_TERMINAL)
         paint_terminal(w, at);
-        return true;
-    }
-    for (int i = 0; i < RVI_N_TRIES; i++) walk(w, &g->vocab->tries[i], 0, g->vocab->tries[i].n, at);
+    else
+        walk_all(w, at);
     return true;
 }
 
@@ -665,7 +678,7 @@ rv_status rvi_grammar_regex(rvi_grammar **out, const rvi_vocab *v, const char *p
     rvi_rx rx = RVI_RX_NONE;
     rv_status st = begin(out, v, NULL, err);
     if (st) return st;
-    st = rvi_rx_parse(&(*out)->m.values.rxs, pattern, len, true, NULL, &rx, err);
+    st = rvi_rx_parse(&(*out)->m.values.rxs, pattern, len, true, &rx, err);
     return finish_terminal(out, rx, st, err);
 }
 

@@ -98,6 +98,11 @@ uint32_t rvi_lex_start(rvi_lexer *l, rvi_rx rx, rvi_lex_mode mode)
                                                                   : RVI_LEX_DEAD;
 }
 
+uint32_t rvi_lex_with(rvi_lexer *l, uint32_t state, rvi_rx rx)
+{
+    return intern(l, rx, l->states[state].pending, l->states[state].mode);
+}
+
 bool rvi_lex_ends(const rvi_lexer *l, uint32_t state)
 {
     return !l->states[state].pending && rvi_rx_nullable(l->rxs, l->states[state].rx);

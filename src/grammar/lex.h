@@ -34,6 +34,9 @@ void rvi_lexer_deinit(rvi_lexer *l);
 
 /* Failures are those of the pool; the answer is RVI_LEX_DEAD then. */
 uint32_t rvi_lex_start(rvi_lexer *l, rvi_rx rx, rvi_lex_mode mode);
+/* The state with another language, which the next step looks at: what was read of a character
+ * stays. */
+uint32_t rvi_lex_with(rvi_lexer *l, uint32_t state, rvi_rx rx);
 /* cp (may be NULL): the character that this byte completed, else UINT32_MAX. */
 uint32_t rvi_lex_step(rvi_lexer *l, uint32_t state, uint8_t byte, uint32_t *cp);
 bool rvi_lex_ends(const rvi_lexer *l, uint32_t state); /* the text may be complete here */

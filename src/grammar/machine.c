@@ -1,20 +1,19 @@
-#include "grammar/machine.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+#include "grammar/machine_internal.h"
+
 enum {
     MAX_FRAMES = 1 << 20,
-    MAX_SETS = 1 << 18,
     MAX_LISTS = 1 << 20,
     MAX_PLACES = 4096, /* ways to read one text */
     MAX_CALLS = 200,   /* rules that begin with each other */
-    MAX_NAMES = 1 << 16,
 };
 
 static const char *const words[] = {"null", "true", "false"};
 
-static void fail(rvi_machine *m, rv_status st, const char *why)
+void rvi_machine_fail(rvi_machine *m, rv_status st, const char *why)
 {
     rvi_rxs_fail(&m->values.rxs, st, why);
 }
@@ -23,7 +22,8 @@ rv_status rvi_machine_init(rvi_machine *m, rv_error *err)
 {
     *m = (rvi_machine){.max_blanks = UINT16_MAX};
     rv_status st = rvi_values_init(&m->values, err);
-    if (!st && !rvi_lexer_init(&m->lexer, &m->values.rxs)) st = rvi_nomem(err, "grammar");
+    if (!st && (!rvi_lexer_init(&m->lexer, &m->values.rxs) || !(m->opened = rvi_members_new())))
+        st = rvi_nomem(err, "grammar");
     return st;
 }
 
@@ -36,6 +36,7 @@ void rvi_machine_deinit(rvi_machine *m)
     rvi_bag_deinit(&m->sets);
     rvi_bag_deinit(&m->lists);
     rvi_free(m->plans);
+    rvi_free(m->opened);
     *m = (rvi_machine){0};
 }
 
@@ -52,12 +53,12 @@ void rvi_places_add(rvi_machine *m, rvi_places *out, rvi_place at)
     if (out->n == out->cap) {
         size_t cap = out->cap ? out->cap * 2 : 8;
         if (cap > MAX_PLACES) {
-            fail(m, RV_E_TOO_LONG, "a text can be read in too many ways");
+            rvi_machine_fail(m, RV_E_TOO_LONG, "a text can be read in too many ways");
             return;
         }
         rvi_place *items = rvi_realloc_array(out->borrowed ? NULL : out->items, cap, sizeof *items);
         if (!items) {
-            fail(m, RV_E_NOMEM, "");
+            rvi_machine_fail(m, RV_E_NOMEM, "");
             return;
         }
         if (out->borrowed) memcpy(items, out->items, out->n * sizeof *items);
@@ -89,8 +90,8 @@ void rvi_places_tidy(rvi_places *p)
     p->n = k;
 }
 
-static void go(rvi_machine *m, rvi_places *out, rvi_place_kind kind, uint32_t frame, uint32_t arg,
-               uint32_t extra)
+void rvi_machine_go(rvi_machine *m, rvi_places *out, rvi_place_kind kind, uint32_t frame,
+                    uint32_t arg, uint32_t extra)
 {
     rvi_place at = {.frame = frame, .arg = arg, .extra = extra, .kind = (uint16_t)kind};
     rvi_places_add(m, out, at);
@@ -98,34 +99,34 @@ static void go(rvi_machine *m, rvi_places *out, rvi_place_kind kind, uint32_t fr
 
 /* ---- frames, sets, lists ---- */
 
-static rvi_frame frame_at(const rvi_machine *m, uint32_t frame)
+rvi_frame rvi_machine_frame(const rvi_machine *m, uint32_t frame)
 {
     rvi_frame f = {0};
     if (frame) memcpy(&f, rvi_bag_get(&m->frames, frame, NULL), sizeof f);
     return f;
 }
 
-static uint32_t put(rvi_machine *m, rvi_bag *b, const void *row, size_t n, uint32_t most)
+uint32_t rvi_machine_put(rvi_machine *m, rvi_bag *b, const void *row, size_t n, uint32_t most)
 {
     uint32_t number = m->values.rxs.status ? 0 : rvi_bag_put(b, row, n, most);
     if (!number)
-        fail(m, b->n_rows >= most ? RV_E_TOO_LONG : RV_E_NOMEM, "the text has too many states");
+        rvi_machine_fail(m, b->n_rows >= most ? RV_E_TOO_LONG : RV_E_NOMEM,
+                         "the text has too many states");
     return number;
 }
 
-static uint32_t frame_put(rvi_machine *m, const rvi_frame *f)
+uint32_t rvi_machine_frame_put(rvi_machine *m, const rvi_frame *f)
 {
-    return put(m, &m->frames, f, sizeof *f / sizeof(uint32_t), MAX_FRAMES);
+    return rvi_machine_put(m, &m->frames, f, sizeof *f / sizeof(uint32_t), MAX_FRAMES);
 }
 
-/* 0: failed. */
-static uint32_t plan_number(rvi_machine *m, void *plan, uint32_t *number)
+uint32_t rvi_machine_plan_number(rvi_machine *m, void *plan, uint32_t *number)
 {
     if (*number) return *number;
     if (m->n_plans == m->cap_plans) {
         uint32_t cap = m->cap_plans ? m->cap_plans * 2 : 32;
         void **plans = rvi_realloc_array(m->plans, cap, sizeof *plans);
-        if (!plans) return fail(m, RV_E_NOMEM, ""), 0;
+        if (!plans) return rvi_machine_fail(m, RV_E_NOMEM, ""), 0;
         m->plans = plans;
         m->cap_plans = cap;
     }
@@ -133,107 +134,14 @@ static uint32_t plan_number(rvi_machine *m, void *plan, uint32_t *number)
     return *number = m->n_plans;
 }
 
-static rvi_object_plan *object_plan(const rvi_machine *m, const rvi_frame *f)
-{
-    return m->plans[f->plan - 1];
-}
-
 static rvi_array_plan *array_plan(const rvi_machine *m, const rvi_frame *f)
 {
     return m->plans[f->plan - 1];
 }
 
-static bool list_has(const rvi_machine *m, uint32_t list, uint32_t item)
+uint32_t rvi_machine_list_with(rvi_machine *m, uint32_t list, uint32_t item)
 {
-    while (list) {
-        const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
-        if (pair[1] == item) return true;
-        list = pair[0];
-    }
-    return false;
-}
-
-static uint32_t list_with(rvi_machine *m, uint32_t list, uint32_t item)
-{
-    return put(m, &m->lists, (const uint32_t[]){list, item}, 2, MAX_LISTS);
-}
-
-static bool has(const uint64_t *set, uint32_t i)
-{
-    return set[i / 64] >> (i % 64) & 1;
-}
-
-/* The names seen in an object; w: n_words of the caller's. */
-static void seen_words(const rvi_machine *m, const rvi_object_plan *p, uint32_t set, uint64_t *w)
-{
-    if (set)
-        memcpy(w, rvi_bag_get(&m->sets, set, NULL), p->n_words * sizeof *w);
-    else
-        memset(w, 0, p->n_words * sizeof *w);
-}
-
-enum { SET_WORDS = MAX_NAMES / 64 };
-
-/* What is known of an open object. */
-typedef struct opened {
-    rvi_object_plan *p;
-    const rvi_object *shape;
-    rvi_frame f;
-    uint32_t missing;                          /* names that must still come */
-    uint64_t seen[SET_WORDS], need[SET_WORDS]; /* need: of those not seen */
-} opened;
-
-static void add_needs(rvi_machine *m, opened *o, uint32_t name)
-{
-    for (uint32_t w = 0; w < o->p->n_words; w++) o->need[w] |= o->p->needs[name][w];
-    rvi_rxs_spend(&m->values.rxs, o->p->n_words / 16);
-}
-
-static void look(rvi_machine *m, uint32_t frame, opened *o)
-{
-    o->f = frame_at(m, frame);
-    o->p = object_plan(m, &o->f);
-    o->shape = o->p->shape;
-    o->missing = 0;
-    rvi_rxs_spend(&m->values.rxs, o->p->n_words / 4 + (o->p->has_needs ? o->p->n_named / 8 : 0));
-    seen_words(m, o->p, o->f.seen, o->seen);
-    memcpy(o->need, o->p->required, o->p->n_words * sizeof *o->need);
-    for (uint32_t i = 0; o->p->has_needs && i < o->p->n_named; i++)
-        if (o->p->needs[i] && has(o->seen, i)) add_needs(m, o, i);
-    for (uint32_t w = 0; w < o->p->n_words; w++) {
-        o->need[w] &= ~o->seen[w];
-        for (uint64_t bits = o->need[w]; bits; bits &= bits - 1) o->missing++;
-    }
-}
-
-static bool may_close_object(const opened *o)
-{
-    return !o->missing && o->f.count >= o->shape->min && o->f.some == (1u << o->shape->n_some) - 1;
-}
-
-/* Room for a member that is not needed yet. */
-static bool spare_room(const opened *o)
-{
-    return o->shape->max == RVI_NO_LIMIT || o->f.count + o->missing < o->shape->max;
-}
-
-static bool name_allowed(const opened *o, uint32_t i)
-{
-    return has(o->p->possible, i) && !has(o->seen, i) && (has(o->need, i) || spare_room(o));
-}
-
-static bool some_name_allowed(rvi_machine *m, const opened *o, uint32_t low, uint32_t high)
-{
-    uint32_t i = low;
-    while (i < high && !name_allowed(o, i)) i++;
-    rvi_rxs_spend(&m->values.rxs, (i - low) / 4);
-    return i < high;
-}
-
-static bool may_add_member(rvi_machine *m, const opened *o)
-{
-    return (o->p->others != RVI_RX_NONE && spare_room(o)) ||
-           some_name_allowed(m, o, 0, o->p->n_named);
+    return rvi_machine_put(m, &m->lists, (const uint32_t[]){list, item}, 2, MAX_LISTS);
 }
 
 /* ---- values ---- */
@@ -243,31 +151,11 @@ static bool blank(uint8_t b)
     return b == ' ' || b == '\n' || b == '\t' || b == '\r';
 }
 
-static bool inhabited(rvi_machine *m, rvi_node n)
+bool rvi_machine_inhabited(rvi_machine *m, rvi_node n)
 {
     if (!m->values.nodes[n].queued && n != RVI_ANY && n != RVI_NEVER && !m->values.st)
         (void)!rvi_values_close(&m->values, n, &m->err);
     return !m->values.st && m->values.nodes[n].inhabited;
-}
-
-static void open_object(rvi_machine *m, uint32_t frame, rvi_object *shape, rvi_places *out)
-{
-    rvi_object_plan *p = rvi_object_plan_get(&m->values, shape);
-    if (!p || !rvi_object_plan_ready(&m->values, p)) return;
-    uint32_t n_required = 0;
-    if (p->n_named > MAX_NAMES) {
-        fail(m, RV_E_TOO_LONG, "an object has more than 65536 names");
-        return;
-    }
-    for (uint32_t w = 0; w < p->n_words; w++) {
-        if (p->required[w] & ~p->possible[w]) return;
-        for (uint64_t bits = p->required[w]; bits; bits &= bits - 1) n_required++;
-    }
-    if (n_required > shape->max) return;
-    rvi_frame f = {.parent = frame, .kind = RVI_FRAME_OBJECT};
-    if (!(f.plan = plan_number(m, p, &p->number))) return;
-    uint32_t opened_frame = frame_put(m, &f);
-    if (opened_frame) go(m, out, RVI_AT_OBJECT, opened_frame, 0, 0);
 }
 
 static void open_array(rvi_machine *m, uint32_t frame, rvi_array *shape, rvi_places *out)
@@ -275,9 +163,9 @@ static void open_array(rvi_machine *m, uint32_t frame, rvi_array *shape, rvi_pla
     rvi_array_plan *p = rvi_array_plan_get(&m->values, shape);
     if (!p || shape->min > p->max) return;
     rvi_frame f = {.parent = frame, .kind = RVI_FRAME_ARRAY};
-    if (!(f.plan = plan_number(m, p, &p->number))) return;
-    uint32_t opened_frame = frame_put(m, &f);
-    if (opened_frame) go(m, out, RVI_AT_ARRAY, opened_frame, 0, 0);
+    if (!(f.plan = rvi_machine_plan_number(m, p, &p->number))) return;
+    uint32_t opened_frame = rvi_machine_frame_put(m, &f);
+    if (opened_frame) rvi_machine_go(m, out, RVI_AT_ARRAY, opened_frame, 0, 0);
 }
 
 static bool unique_items(const rvi_machine *m, const rvi_frame *f)
@@ -285,29 +173,77 @@ static bool unique_items(const rvi_machine *m, const rvi_frame *f)
     return f->kind == RVI_FRAME_ARRAY && array_plan(m, f)->shape->unique;
 }
 
-/* Without those of a list. The oldest go first: what was made of them for the item before is there
- * already. */
-static rvi_rx without(rvi_machine *m, uint32_t list, rvi_rx strings)
+/* The text whose characters are a list, the last one first, in front of `end`. */
+static rvi_text text_before(const rvi_machine *m, uint32_t list, char *end)
 {
-    enum { WORK = 4 }; /* of a character */
-    rvi_rxs *x = &m->values.rxs;
-    if (!list || x->status) return strings;
-    const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
-    uint32_t text = pair[1];
-    rvi_rx used = RVI_RX_EPS;
-    strings = without(m, pair[0], strings);
-    while (text && rvi_rxs_spend(x, WORK)) { /* from its end */
-        pair = rvi_bag_get(&m->lists, text, NULL);
-        text = pair[0];
-        used = rvi_rx_cat(x, rvi_rx_one(x, pair[1]), used);
+    char *at = end;
+    while (list) {
+        const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
+        char bytes[4];
+        size_t n = rvi_utf8_encode(pair[1], bytes);
+        memcpy(at -= n, bytes, n);
+        list = pair[0];
     }
-    return rvi_rx_and(x, strings, rvi_rx_not(x, used));
+    return (rvi_text){at, (size_t)(end - at)};
+}
+
+/* The last n texts of a list as a language; *before: the list without them. */
+static rvi_rx last_texts(rvi_machine *m, uint32_t list, size_t n, uint32_t *before)
+{
+    rvi_rxs *x = &m->values.rxs;
+    size_t most = 0, k = 0;
+    uint32_t at = list;
+    for (size_t i = 0; i < n; i++) { /* how many bytes */
+        const uint32_t *pair = rvi_bag_get(&m->lists, at, NULL);
+        at = pair[0];
+        for (uint32_t c = pair[1]; c; c = *rvi_bag_get(&m->lists, c, NULL)) most += 4;
+    }
+    *before = at;
+    rvi_text *texts = rvi_alloc_array(n, sizeof *texts);
+    char *bytes = rvi_alloc_array(most + 1, 1);
+    rvi_rx out = RVI_RX_NONE;
+    if (texts && bytes && rvi_rxs_spend(x, most)) {
+        char *end = bytes + most;
+        for (at = list; k < n; k++) {
+            const uint32_t *pair = rvi_bag_get(&m->lists, at, NULL);
+            texts[k] = text_before(m, pair[1], end);
+            end -= texts[k].len;
+            at = pair[0];
+        }
+        qsort(texts, n, sizeof *texts, rvi_text_compare);
+        out = rvi_rx_names(x, &m->values.arena, texts, n, NULL);
+    } else if (!x->status) {
+        rvi_machine_fail(m, RV_E_NOMEM, "");
+    }
+    rvi_free(texts);
+    rvi_free(bytes);
+    return out;
+}
+
+/* Strings without the n texts of a list. They are taken out in blocks whose sizes are powers of
+ * two, the largest first: so blocks are few, and what was made for the items before is there. */
+static rvi_rx without(rvi_machine *m, uint32_t list, size_t n, rvi_rx strings)
+{
+    rvi_rxs *x = &m->values.rxs;
+    size_t size = 1, slot = 0;
+    uint32_t before;
+    if (!n || x->status) return strings;
+    while (!(n & size)) size *= 2, slot++;
+    struct rvi_differ *known = &m->differ[slot];
+    if (known->list == list && known->strings == strings) return known->left;
+    rvi_rx texts = last_texts(m, list, size, &before);
+    rvi_rx left = rvi_rx_and(x, without(m, before, n - size, strings), rvi_rx_not(x, texts));
+    if (!x->status) *known = (struct rvi_differ){list, strings, left};
+    return left;
 }
 
 /* The strings of a node that are not yet in an array whose items differ. */
 static rvi_rx strings_left(rvi_machine *m, const rvi_frame *f, rvi_rx strings)
 {
-    return f->keys && unique_items(m, f) ? without(m, f->keys, strings) : strings;
+    size_t n = 0;
+    if (!f->keys || !unique_items(m, f)) return strings;
+    for (uint32_t at = f->keys; at; n++) at = *rvi_bag_get(&m->lists, at, NULL);
+    return rvi_rxs_spend(&m->values.rxs, n / 4) ? without(m, f->keys, n, strings) : RVI_RX_NONE;
 }
 
 static bool strings_are_left(rvi_machine *m, const rvi_frame *f, rvi_node node)
@@ -318,29 +254,30 @@ static bool strings_are_left(rvi_machine *m, const rvi_frame *f, rvi_node node)
 
 static void begin_value(rvi_machine *m, uint32_t frame, rvi_node node, uint8_t b, rvi_places *out)
 {
-    rvi_frame around = frame_at(m, frame);
+    rvi_frame around = rvi_machine_frame(m, frame);
     const rvi_form *f = rvi_values_form(&m->values, node);
     uint32_t lex;
     if (!f) return;
     switch (b) {
     case '{':
-        for (size_t i = 0; i < f->n_objects; i++) open_object(m, frame, f->objects[i], out);
+        for (size_t i = 0; i < f->n_objects; i++) rvi_members_open(m, frame, f->objects[i], out);
         return;
     case '[':
         for (size_t i = 0; i < f->n_arrays; i++) open_array(m, frame, f->arrays[i], out);
         return;
     case '"':
         lex = rvi_lex_start(&m->lexer, strings_left(m, &around, f->string), RVI_LEX_STRING);
-        if (lex) go(m, out, RVI_AT_STRING, frame, lex, 0);
+        if (lex) rvi_machine_go(m, out, RVI_AT_STRING, frame, lex, 0);
         return;
     default: break;
     }
     for (uint32_t i = 0; i < RVI_COUNT(words); i++)
-        if ((f->words >> i & 1) && b == (uint8_t)words[i][0]) go(m, out, RVI_AT_WORD, frame, i, 1);
+        if ((f->words >> i & 1) && b == (uint8_t)words[i][0])
+            rvi_machine_go(m, out, RVI_AT_WORD, frame, i, 1);
     if (b != '-' && (b < '0' || b > '9')) return;
     lex = rvi_lex_start(&m->lexer, f->number, RVI_LEX_TEXT);
     if (lex) lex = rvi_lex_step(&m->lexer, lex, b, NULL);
-    if (lex) go(m, out, RVI_AT_NUMBER, frame, lex, 0);
+    if (lex) rvi_machine_go(m, out, RVI_AT_NUMBER, frame, lex, 0);
 }
 
 /* ---- arrays ---- */
@@ -389,9 +326,10 @@ static void next_item(rvi_machine *m, const rvi_array_plan *p, rvi_frame f, rvi_
         next_item(m, p, f, node, from + 1, index, out);
         return;
     }
-    if (!inhabited(m, node) || !array_hopeful(p, &f) || !strings_are_left(m, &f, node)) return;
-    uint32_t frame = frame_put(m, &f);
-    if (frame) go(m, out, RVI_AT_VALUE, frame, node, 0);
+    if (!rvi_machine_inhabited(m, node) || !array_hopeful(p, &f) || !strings_are_left(m, &f, node))
+        return;
+    uint32_t frame = rvi_machine_frame_put(m, &f);
+    if (frame) rvi_machine_go(m, out, RVI_AT_VALUE, frame, node, 0);
 }
 
 static void item_places(rvi_machine *m, const rvi_frame *f, rvi_places *out)
@@ -403,127 +341,18 @@ static void item_places(rvi_machine *m, const rvi_frame *f, rvi_places *out)
     next_item(m, p, with, rvi_plan_item(p, f->count), 0, f->count, out);
 }
 
-/* ---- objects ---- */
-
-static void begin_key(rvi_machine *m, uint32_t frame, rvi_places *out)
-{
-    opened o;
-    look(m, frame, &o);
-    if (!may_add_member(m, &o)) return;
-    uint32_t lex = rvi_lex_start(&m->lexer, o.p->key_start, RVI_LEX_STRING);
-    if (lex) go(m, out, RVI_AT_KEY, frame, lex, 0);
-}
-
-bool rvi_machine_key_open(rvi_machine *m, const rvi_place *at)
-{
-    opened o;
-    if (rvi_rx_part(&m->values.rxs, m->lexer.states[at->arg].rx, 0) == RVI_RX_NONE) return false;
-    look(m, at->frame, &o);
-    return !o.p->names_stray && spare_room(&o);
-}
-
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at)
 {
-    rvi_frame f = frame_at(m, at->frame);
-    return at->kind == RVI_AT_STRING ? unique_items(m, &f) : object_plan(m, &f)->tell_apart;
-}
-
-/* Whether a key can still become one that is allowed here. */
-static bool key_hopeful(rvi_machine *m, uint32_t frame, uint32_t lex)
-{
-    const rvi_rx rx = m->lexer.states[lex].rx;
-    opened o;
-    rvi_frame f = frame_at(m, frame);
-    const rvi_object_plan *p = object_plan(m, &f);
-    bool others = rvi_rx_part(&m->values.rxs, rx, 0) != RVI_RX_NONE;
-    if (others && p->shape->max == RVI_NO_LIMIT) return true;
-    look(m, frame, &o);
-    if (others && spare_room(&o)) return true;
-    uint32_t state = rvi_rx_auto_state(&m->values.rxs, rvi_rx_part(&m->values.rxs, rx, 1));
-    if (state == UINT32_MAX) return false;
-    return some_name_allowed(m, &o, p->names->nodes[state].low, p->names->nodes[state].high);
-}
-
-/* A member begins; its key satisfies the `some` in bits, each of which its value may meet. */
-static void begin_member(rvi_machine *m, rvi_frame f, rvi_node node, uint32_t bits,
-                         const rvi_object *shape, rvi_places *out)
-{
-    bits &= ~f.some;
-    if (bits) {
-        uint32_t which = 0;
-        rvi_frame met = f;
-        while (!(bits >> which & 1)) which++;
-        met.some |= 1u << which;
-        begin_member(m, met, rvi_node_and(&m->values, node, shape->some[which].node),
-                     bits & ~(1u << which), shape, out);
-        begin_member(m, f, node, bits & ~(1u << which), shape, out);
-        return;
-    }
-    if (!inhabited(m, node)) return;
-    uint32_t frame = frame_put(m, &f);
-    if (frame) go(m, out, RVI_AT_COLON, frame, node, 0);
-}
-
-static void end_key(rvi_machine *m, uint32_t frame, uint32_t lex, uint32_t text, rvi_places *out)
-{
-    rvi_rxs *x = &m->values.rxs;
-    const rvi_rx rx = m->lexer.states[lex].rx;
-    opened o;
-    look(m, frame, &o);
-    rvi_frame f = o.f;
-    uint32_t state = rvi_rx_auto_state(x, rvi_rx_part(x, rx, 1)), bits = 0;
-    rvi_node node;
-    if (o.shape->max != RVI_NO_LIMIT || o.shape->min)
-        f.count = RVI_MIN(f.count + 1, o.shape->max == RVI_NO_LIMIT ? o.shape->min : o.shape->max);
-    if (state != UINT32_MAX && o.p->names->nodes[state].ends) {
-        uint32_t name = o.p->names->nodes[state].low;
-        if (!name_allowed(&o, name)) return;
-        o.seen[name / 64] |= 1ull << (name % 64);
-        f.seen = put(m, &m->sets, o.seen, o.p->n_words * 2, MAX_SETS);
-        if (!f.seen) return;
-        node = o.p->named[name].node;
-        bits = o.p->some_of[name];
-        if (o.p->needs[name]) { /* what it makes needed must fit too */
-            opened after;
-            uint32_t then = frame_put(m, &f);
-            if (!then) return;
-            look(m, then, &after);
-            if (o.shape->max != RVI_NO_LIMIT && f.count + after.missing > o.shape->max) return;
-        }
-    } else {
-        uint32_t n_own = o.p->n_patterns - (uint32_t)o.shape->n_some;
-        if (!rvi_rx_nullable(x, rvi_rx_part(x, rx, 0)) || !spare_room(&o)) return;
-        if (o.p->tell_apart) {
-            if (list_has(m, f.keys, text)) return;
-            f.keys = list_with(m, f.keys, text);
-        }
-        for (uint32_t i = 0; i < o.p->n_patterns; i++)
-            if (rvi_rx_nullable(x, rvi_rx_part(x, rx, 2 + i))) bits |= 1u << i;
-        node = rvi_plan_other(&m->values, o.p, bits);
-        bits >>= n_own;
-    }
-    begin_member(m, f, node, bits, o.shape, out);
+    rvi_frame f = rvi_machine_frame(m, at->frame);
+    return at->kind == RVI_AT_STRING ? unique_items(m, &f) : rvi_members_plan(m, &f)->tell_apart;
 }
 
 void rvi_machine_close(rvi_machine *m, const rvi_place *at, uint32_t lex_state, rvi_places *out)
 {
     if (at->kind == RVI_AT_STRING)
-        go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
+        rvi_machine_go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
     else
-        end_key(m, at->frame, lex_state, at->extra, out);
-}
-
-static void step_key(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
-{
-    uint32_t cp, next = rvi_lex_step(&m->lexer, at->arg, b, &cp), text = at->extra;
-    if (next == RVI_LEX_EXIT) {
-        end_key(m, at->frame, at->arg, at->extra, out);
-        return;
-    }
-    if (next == RVI_LEX_DEAD || !key_hopeful(m, at->frame, next)) return;
-    rvi_frame f = frame_at(m, at->frame);
-    if (cp != UINT32_MAX && object_plan(m, &f)->tell_apart) text = list_with(m, text, cp);
-    go(m, out, RVI_AT_KEY, at->frame, next, text);
+        rvi_members_end_key(m, at->frame, lex_state, at->extra, out);
 }
 
 /* ---- rules ---- */
@@ -536,7 +365,7 @@ static uint32_t return_to(rvi_machine *m, uint32_t frame, uint32_t item)
 {
     rvi_frame f = {.parent = frame, .kind = RVI_FRAME_RULE, .count = item};
     if (m->rules.items[item].kind == RVI_ITEM_END) return frame;
-    frame = frame_put(m, &f);
+    frame = rvi_machine_frame_put(m, &f);
     return frame ? frame : NO_FRAME;
 }
 
@@ -546,7 +375,7 @@ static void enter(rvi_machine *m, uint32_t frame, uint32_t item, int depth, rvi_
 {
     const rvi_rules *r = &m->rules;
     if (depth > MAX_CALLS) {
-        fail(m, RV_E_UNSUPPORTED, "rules begin with each other too deeply");
+        rvi_machine_fail(m, RV_E_UNSUPPORTED, "rules begin with each other too deeply");
         return;
     }
     if (!rvi_rxs_spend(&m->values.rxs, 1)) return; /* the same rule may be met in many ways */
@@ -554,20 +383,20 @@ static void enter(rvi_machine *m, uint32_t frame, uint32_t item, int depth, rvi_
         rvi_item i = r->items[item];
         if (i.kind == RVI_ITEM_TERMINAL) {
             uint32_t lex = rvi_lex_start(&m->lexer, i.value, RVI_LEX_TEXT);
-            if (lex) go(m, out, RVI_AT_TERMINAL, frame, lex, item + 1);
+            if (lex) rvi_machine_go(m, out, RVI_AT_TERMINAL, frame, lex, item + 1);
             return;
         }
         if (i.kind == RVI_ITEM_VALUE) {
             uint32_t inside = return_to(m, frame, item + 1);
-            if (inside != NO_FRAME) go(m, out, RVI_AT_VALUE, inside, i.value, 0);
+            if (inside != NO_FRAME) rvi_machine_go(m, out, RVI_AT_VALUE, inside, i.value, 0);
             return;
         }
         if (i.kind == RVI_ITEM_END) {
             if (!frame) {
-                go(m, out, RVI_AT_END, 0, 0, 0);
+                rvi_machine_go(m, out, RVI_AT_END, 0, 0, 0);
                 return;
             }
-            rvi_frame f = frame_at(m, frame);
+            rvi_frame f = rvi_machine_frame(m, frame);
             frame = f.parent;
             item = f.count;
             continue;
@@ -602,7 +431,7 @@ bool rvi_machine_thinks(rvi_machine *m, const rvi_place *at)
 /* A JSON value has ended: does the text go on by the rules? */
 static bool behind_value(rvi_machine *m, uint32_t frame, rvi_places *out)
 {
-    rvi_frame f = frame_at(m, frame);
+    rvi_frame f = rvi_machine_frame(m, frame);
     if (!frame || f.kind != RVI_FRAME_RULE) return false;
     enter(m, f.parent, f.count, 0, out);
     return true;
@@ -618,7 +447,7 @@ static void step_all(rvi_machine *m, rvi_places *from, uint8_t b, rvi_places *ou
 static void step_terminal(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
 {
     uint32_t next = rvi_lex_fast(&m->lexer, at->arg, b);
-    if (next != RVI_LEX_DEAD) go(m, out, RVI_AT_TERMINAL, at->frame, next, at->extra);
+    if (next != RVI_LEX_DEAD) rvi_machine_go(m, out, RVI_AT_TERMINAL, at->frame, next, at->extra);
     if (!rvi_lex_ends(&m->lexer, at->arg)) return;
     rvi_places behind = {0};
     rvi_machine_behind(m, at, &behind);
@@ -627,25 +456,12 @@ static void step_terminal(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_pl
 
 /* ---- short ways to the end ---- */
 
-static uint32_t object_owes(rvi_machine *m, uint32_t frame)
-{
-    opened o;
-    uint32_t owed = 1;
-    look(m, frame, &o);
-    rvi_rxs_spend(&m->values.rxs, o.p->n_named / 8);
-    for (uint32_t i = 0; i < o.p->n_named; i++)
-        if (has(o.need, i)) owed += (uint32_t)o.p->named[i].name.len + 6;
-    if (o.f.count + o.missing < o.shape->min) owed += 6 * (o.shape->min - o.f.count - o.missing);
-    for (size_t i = 0; i < o.shape->n_some; i++) owed += o.f.some >> i & 1 ? 0 : 6;
-    return owed;
-}
-
 uint32_t rvi_machine_owes(rvi_machine *m, const rvi_place *at)
 {
     uint32_t owed = at->kind == RVI_AT_VALUE || at->kind == RVI_AT_STRING, frame = at->frame;
     while (frame) {
-        rvi_frame f = frame_at(m, frame);
-        if (f.kind == RVI_FRAME_OBJECT) owed += object_owes(m, frame);
+        rvi_frame f = rvi_machine_frame(m, frame);
+        if (f.kind == RVI_FRAME_OBJECT) owed += rvi_members_owe(m, frame);
         if (f.kind == RVI_FRAME_ARRAY) {
             uint32_t min = array_plan(m, &f)->shape->min;
             owed += 1 + (f.count < min ? 2 * (min - f.count) : 0);
@@ -655,74 +471,12 @@ uint32_t rvi_machine_owes(rvi_machine *m, const rvi_place *at)
     return RVI_MIN(owed, 1u << 24);
 }
 
-/* The part of a key's languages that knows the names of its object, and the first name that is
- * needed: in which order they come makes no text shorter. */
-static bool find_needed(rvi_machine *m, const rvi_place *at, const rvi_object_plan **plan,
-                        rvi_rx *names, uint32_t *first)
-{
-    opened o;
-    look(m, at->frame, &o);
-    if (!o.missing) return false;
-    *plan = o.p;
-    *names = rvi_rx_part(&m->values.rxs, m->lexer.states[at->arg].rx, 1);
-    *first = 0;
-    while (*first < o.p->n_named && !has(o.need, *first)) ++*first;
-    return true;
-}
-
-bool rvi_machine_helps(rvi_machine *m, const rvi_place *at, bool ends)
-{
-    const rvi_object_plan *p;
-    rvi_rx names;
-    uint32_t first;
-    if (at->kind != RVI_AT_KEY || !find_needed(m, at, &p, &names, &first)) return true;
-    uint32_t state = rvi_rx_auto_state(&m->values.rxs, names);
-    if (state == UINT32_MAX) return false;
-    if (ends) return p->names->nodes[state].low == first && rvi_rx_nullable(&m->values.rxs, names);
-    return first >= p->names->nodes[state].low && first < p->names->nodes[state].high;
-}
-
-/* Towards the first name that is needed; UINT32_MAX: it is none of these. */
-static uint32_t lead_to_name(const rvi_object_plan *p, uint32_t state, uint32_t name)
-{
-    if (state == UINT32_MAX) return UINT32_MAX;
-    const rvi_name_node *n = &p->names->nodes[state], *child = p->names->nodes + n->child;
-    if (name < n->low || name >= n->high) return UINT32_MAX;
-    if (n->ends && n->low == name) return '"';
-    while (name >= child->high) child++;
-    return child->cp == '"' ? UINT32_MAX : child->cp;
-}
-
-/* Towards a key that satisfies one of `some`. */
-static uint32_t lead_to_some(rvi_machine *m, const rvi_place *at)
-{
-    rvi_rxs *x = &m->values.rxs;
-    const rvi_rx rx = m->lexer.states[at->arg].rx;
-    opened o;
-    uint32_t which = 0;
-    look(m, at->frame, &o);
-    while (which < o.shape->n_some && (o.f.some >> which & 1)) which++;
-    if (which == o.shape->n_some) return UINT32_MAX;
-    rvi_rx keys = rvi_rx_and(x, rvi_rx_part(x, rx, 0),
-                             rvi_rx_part(x, rx, 2 + o.p->n_patterns - o.shape->n_some + which));
-    if (rvi_rx_nullable(x, keys)) return '"';
-    uint32_t cp = rvi_rx_lead(x, keys);
-    return cp == '"' ? UINT32_MAX : cp;
-}
-
 int rvi_machine_lead(rvi_machine *m, const rvi_place *at)
 {
-    const rvi_object_plan *p;
-    rvi_rx names;
-    uint32_t first, cp = UINT32_MAX;
     bool quoted = at->kind == RVI_AT_KEY || at->kind == RVI_AT_STRING;
     if ((!quoted && at->kind != RVI_AT_TERMINAL) || m->lexer.states[at->arg].pending) return -1;
-    if (at->kind != RVI_AT_KEY)
-        cp = rvi_rx_lead(&m->values.rxs, m->lexer.states[at->arg].rx);
-    else if (find_needed(m, at, &p, &names, &first))
-        cp = lead_to_name(p, rvi_rx_auto_state(&m->values.rxs, names), first);
-    else
-        cp = lead_to_some(m, at);
+    uint32_t cp = at->kind == RVI_AT_KEY ? rvi_members_lead(m, at)
+                                         : rvi_rx_lead(&m->values.rxs, m->lexer.states[at->arg].rx);
     if (cp < 0x20 || cp >= 0x7F || (quoted && cp == '\\')) return -1;
     return at->kind == RVI_AT_STRING && cp == '"' ? -1 : (int)cp;
 }
@@ -731,16 +485,13 @@ int rvi_machine_lead(rvi_machine *m, const rvi_place *at)
 
 static void step_after(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
 {
-    rvi_frame f = frame_at(m, at->frame);
-    if (f.kind == RVI_FRAME_OBJECT && (b == ',' || b == '}')) {
-        opened o;
-        look(m, at->frame, &o);
-        if (b == ',' && may_add_member(m, &o)) go(m, out, RVI_AT_KEY_QUOTE, at->frame, 0, 0);
-        if (b == '}' && may_close_object(&o)) go(m, out, RVI_AT_AFTER, f.parent, 0, 0);
+    rvi_frame f = rvi_machine_frame(m, at->frame);
+    if (f.kind == RVI_FRAME_OBJECT) {
+        rvi_members_after(m, at->frame, b, out);
     } else if (f.kind == RVI_FRAME_ARRAY) {
         if (b == ',') item_places(m, &f, out);
         if (b == ']' && may_close_array(array_plan(m, &f), &f))
-            go(m, out, RVI_AT_AFTER, f.parent, 0, 0);
+            rvi_machine_go(m, out, RVI_AT_AFTER, f.parent, 0, 0);
     }
 }
 
@@ -749,13 +500,14 @@ static void step_item(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
 {
     uint32_t cp, next = rvi_lex_step(&m->lexer, at->arg, b, &cp), text = at->extra;
     if (next == RVI_LEX_EXIT) {
-        rvi_frame f = frame_at(m, at->frame);
-        uint32_t frame = (f.keys = list_with(m, f.keys, text)) ? frame_put(m, &f) : 0;
-        if (frame) go(m, out, RVI_AT_AFTER, frame, 0, 0);
+        rvi_frame f = rvi_machine_frame(m, at->frame);
+        uint32_t frame =
+            (f.keys = rvi_machine_list_with(m, f.keys, text)) ? rvi_machine_frame_put(m, &f) : 0;
+        if (frame) rvi_machine_go(m, out, RVI_AT_AFTER, frame, 0, 0);
     }
     if (next < RVI_LEX_FIRST) return;
-    if (cp != UINT32_MAX) text = list_with(m, text, cp);
-    go(m, out, RVI_AT_STRING, at->frame, next, text);
+    if (cp != UINT32_MAX) text = rvi_machine_list_with(m, text, cp);
+    rvi_machine_go(m, out, RVI_AT_STRING, at->frame, next, text);
 }
 
 static bool takes_blanks(rvi_place_kind kind)
@@ -791,12 +543,12 @@ void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
             break;
         }
         next = rvi_lex_fast(&m->lexer, at->arg, b);
-        if (next == RVI_LEX_EXIT) go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
-        if (next >= RVI_LEX_FIRST) go(m, out, RVI_AT_STRING, at->frame, next, 0);
+        if (next == RVI_LEX_EXIT) rvi_machine_go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
+        if (next >= RVI_LEX_FIRST) rvi_machine_go(m, out, RVI_AT_STRING, at->frame, next, 0);
         break;
     case RVI_AT_NUMBER:
         next = rvi_lex_fast(&m->lexer, at->arg, b);
-        if (next) go(m, out, RVI_AT_NUMBER, at->frame, next, 0);
+        if (next) rvi_machine_go(m, out, RVI_AT_NUMBER, at->frame, next, 0);
         if (rvi_lex_ends(&m->lexer, at->arg)) {
             rvi_place after = {.frame = at->frame, .kind = RVI_AT_AFTER};
             rvi_machine_step(m, &after, b, out);
@@ -805,27 +557,27 @@ void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
     case RVI_AT_WORD:
         if (b != (uint8_t)words[at->arg][at->extra]) break;
         if (words[at->arg][at->extra + 1])
-            go(m, out, RVI_AT_WORD, at->frame, at->arg, at->extra + 1);
+            rvi_machine_go(m, out, RVI_AT_WORD, at->frame, at->arg, at->extra + 1);
         else
-            go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
+            rvi_machine_go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
         break;
     case RVI_AT_OBJECT:
-        if (b == '"') begin_key(m, at->frame, out);
+        if (b == '"') rvi_members_begin_key(m, at->frame, out);
         if (b == '}') step_after(m, at, b, out);
         break;
     case RVI_AT_KEY_QUOTE:
-        if (b == '"') begin_key(m, at->frame, out);
+        if (b == '"') rvi_members_begin_key(m, at->frame, out);
         break;
-    case RVI_AT_KEY: step_key(m, at, b, out); break;
+    case RVI_AT_KEY: rvi_members_step_key(m, at, b, out); break;
     case RVI_AT_COLON:
-        if (b == ':') go(m, out, RVI_AT_VALUE, at->frame, at->arg, 0);
+        if (b == ':') rvi_machine_go(m, out, RVI_AT_VALUE, at->frame, at->arg, 0);
         break;
     case RVI_AT_ARRAY:
         if (b == ']') {
             step_after(m, at, b, out);
         } else {
             rvi_places items = {0};
-            f = frame_at(m, at->frame);
+            f = rvi_machine_frame(m, at->frame);
             item_places(m, &f, &items);
             step_all(m, &items, b, out);
         }

@@ -57,6 +57,8 @@ typedef struct rvi_frame { /* a row of a bag */
     uint32_t some;  /* object: bits of `some` that are satisfied */
 } rvi_frame;
 
+enum { RVI_DIFFER = 21 }; /* as many as a number of items has bits */
+
 typedef struct rvi_machine {
     rvi_values values;
     rvi_lexer lexer;
@@ -69,6 +71,11 @@ typedef struct rvi_machine {
     rvi_bag lists; /* (list before, item): keys, and the characters of a key */
     void **plans;  /* by number */
     uint32_t n_plans, cap_plans;
+    struct rvi_opened *opened; /* members.c: the object that was looked at last */
+    struct rvi_differ {        /* strings without those of a list, by the size of its last block */
+        uint32_t list;
+        rvi_rx strings, left;
+    } differ[RVI_DIFFER];
     rv_error err; /* why values failed while reading */
 } rvi_machine;
 
@@ -92,9 +99,11 @@ void rvi_machine_behind(rvi_machine *m, const rvi_place *at, rvi_places *out);
 bool rvi_machine_thinks(rvi_machine *m, const rvi_place *at);
 /* Whether no key without a name, or no string, may come twice here. */
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at);
-/* Whether a key of this place may be any text with a name of its own: then the lexer alone tells
- * which bytes may come. */
-bool rvi_machine_key_open(rvi_machine *m, const rvi_place *at);
+/* The ways in which a key goes on, each as a place of its own: as a key without a name, of which
+ * the lexer alone tells which bytes may come, and as a name. */
+enum { RVI_KEY_OTHER = 1, RVI_KEY_NAMED = 2 };
+unsigned rvi_machine_key_ways(rvi_machine *m, const rvi_place *at, rvi_place *other,
+                              rvi_place *named);
 
 /* About how many bytes a text needs from here to its end. */
 uint32_t rvi_machine_owes(rvi_machine *m, const rvi_place *at);

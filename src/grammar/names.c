@@ -15,9 +15,15 @@ static uint32_t names_step(const void *self, uint32_t state, uint32_t cp)
 {
     const rvi_names *t = self;
     const rvi_name_node *n = &t->nodes[state], *child = t->nodes + n->child;
-    for (uint32_t i = 0; i < n->count && child[i].cp <= cp; i++)
-        if (child[i].cp == cp) return n->child + i;
-    return UINT32_MAX;
+    uint32_t low = 0, high = n->count;
+    while (low < high) {
+        uint32_t mid = (low + high) / 2;
+        if (child[mid].cp < cp)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < n->count && child[low].cp == cp ? n->child + low : UINT32_MAX;
 }
 
 static bool names_end(const void *self, uint32_t state)
@@ -74,7 +80,7 @@ rvi_rx rvi_rx_names(rvi_rxs *p, rvi_arena *arena, const rvi_text *texts, size_t 
     if (t) t->bounds = rvi_arena_alloc(arena, 2 * most, sizeof *t->bounds);
     if (!t || !depth || !t->nodes || !t->bounds) {
         rvi_free(depth);
-        rvi_rxs_fail(p, RV_E_NOMEM, "");
+        rvi_rxs_no_room(p, arena, 2 * most, sizeof *t->nodes);
         return RVI_RX_NONE;
     }
     t->n_nodes = 1;

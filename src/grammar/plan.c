@@ -84,7 +84,7 @@ rvi_object_plan *rvi_object_plan_get(rvi_values *v, rvi_object *o)
     p->needs = rvi_values_alloc(v, p->n_named, sizeof *p->needs);
     p->some_of = rvi_values_alloc(v, p->n_named, sizeof *p->some_of);
     if (v->st) return NULL;
-    for (uint32_t i = 0; i < p->n_named; i++) {
+    for (uint32_t i = 0; i < p->n_named && rvi_rxs_spend(&v->rxs, 4 * o->n_members); i++) {
         rvi_text name = p->named[i].name;
         for (size_t k = 0; k < o->n_members; k++)
             p->named[i].node =
@@ -176,11 +176,11 @@ static rvi_rx other_keys(rvi_values *v, rvi_object_plan *p)
 }
 
 /* A name that makes an impossible one needed is impossible too. */
-static void drop_hopeless(rvi_object_plan *p)
+static void drop_hopeless(rvi_rxs *x, rvi_object_plan *p)
 {
     for (bool changed = p->has_needs; changed;) {
         changed = false;
-        for (uint32_t i = 0; i < p->n_named; i++) {
+        for (uint32_t i = 0; i < p->n_named && rvi_rxs_spend(x, 1 + p->n_words / 16); i++) {
             if (!p->needs[i] || !(p->possible[i / 64] >> (i % 64) & 1)) continue;
             for (uint32_t w = 0; w < p->n_words; w++)
                 if (p->needs[i][w] & ~p->possible[w]) {
@@ -215,7 +215,7 @@ bool rvi_object_plan_ready(rvi_values *v, rvi_object_plan *p)
             rvi_rx_matches(x, p->shape->keys, name.data, name.len))
             p->possible[i / 64] |= 1ull << (i % 64);
     }
-    drop_hopeless(p);
+    drop_hopeless(x, p);
     rvi_rx parts[RVI_MAX_PATTERNS + 2];
     parts[1] = rvi_rx_names(x, &v->arena, texts, p->n_named, &p->names);
     rvi_free(texts);
@@ -229,7 +229,7 @@ bool rvi_object_plan_ready(rvi_values *v, rvi_object_plan *p)
     for (uint32_t i = 0; i < p->n_patterns; i++)
         parts[2 + i] = p->others == RVI_RX_NONE ? RVI_RX_NONE : p->patterns[i];
     p->key_start = rvi_rx_tuple(x, parts, 2 + p->n_patterns);
-    if (!v->st) v->st = rvi_rxs_check(x, "schema", v->err);
+    if (!v->st) v->st = rvi_rxs_check(x, NULL, v->err);
     p->ready = !v->st;
     return p->ready;
 }

@@ -1,5 +1,6 @@
 #include "grammar/refs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { URI_MAX = 1024 };
@@ -121,22 +122,82 @@ static size_t unescape(const char *s, size_t len, char *out, size_t cap)
     return n;
 }
 
-static const rvi_json *step_into(const rvi_json *v, const char *step, size_t len)
+void rvi_ref_index_deinit(rvi_ref_index *x)
 {
-    if (rvi_json_is(v, RVI_JSON_ARRAY)) {
-        size_t index = 0;
-        if (!len || len > 6) return NULL;
-        for (size_t i = 0; i < len; i++) {
-            if (step[i] < '0' || step[i] > '9') return NULL;
-            index = index * 10 + (size_t)(step[i] - '0');
-        }
-        return rvi_json_at(v, index);
+    rvi_free(x->members);
+    *x = (rvi_ref_index){0};
+}
+
+static int compare_name(const rvi_json *member, const char *name, size_t len)
+{
+    int c = memcmp(member->key, name, RVI_MIN(member->key_len, len));
+    return c ? c : member->key_len < len ? -1 : member->key_len > len;
+}
+
+/* Of equal names the last comes last. */
+static int by_name(const void *a, const void *b)
+{
+    const rvi_json *x = *(const rvi_json *const *)a, *y = *(const rvi_json *const *)b;
+    int c = compare_name(x, y->key, y->key_len);
+    return c ? c : x < y ? -1 : x > y;
+}
+
+static bool make_index(const rvi_refs *r, const rvi_json *object)
+{
+    enum { WORK = 4 }; /* of a member */
+    rvi_ref_index *x = r->index;
+    size_t n = rvi_json_count(object);
+    if (x->object == object) return true;
+    if (!rvi_rxs_spend(r->work, WORK * n)) return false;
+    const rvi_json **members = rvi_realloc_array(x->members, n, sizeof *members);
+    if (!members) return rvi_rxs_fail(r->work, RV_E_NOMEM, ""), false;
+    for (size_t i = 0; i < n; i++) members[i] = rvi_json_at(object, i);
+    qsort(members, n, sizeof *members, by_name);
+    *x = (rvi_ref_index){object, members, n};
+    return true;
+}
+
+/* The last member of that name. */
+static const rvi_json *find_member(const rvi_refs *r, const rvi_json *object, const char *name,
+                                   size_t len)
+{
+    enum { MANY = 64 };
+    size_t n = rvi_json_count(object), low = 0;
+    if (!rvi_json_is(object, RVI_JSON_OBJECT)) return NULL;
+    if (n <= MANY) {
+        while (n-- > 0)
+            if (!compare_name(rvi_json_at(object, n), name, len)) return rvi_json_at(object, n);
+        return NULL;
     }
-    for (size_t i = rvi_json_count(v); i-- > 0;) {
-        const rvi_json *item = rvi_json_at(v, i);
-        if (item->key && item->key_len == len && !memcmp(item->key, step, len)) return item;
+    if (!make_index(r, object)) return NULL;
+    while (low < n) { /* the first behind that name */
+        size_t mid = (low + n) / 2;
+        if (compare_name(r->index->members[mid], name, len) <= 0)
+            low = mid + 1;
+        else
+            n = mid;
     }
-    return NULL;
+    const rvi_json *found = low ? r->index->members[low - 1] : NULL;
+    return found && !compare_name(found, name, len) ? found : NULL;
+}
+
+static const rvi_json *step_into(const rvi_refs *r, const rvi_json *v, const char *step, size_t len)
+{
+    size_t index = 0;
+    if (!rvi_json_is(v, RVI_JSON_ARRAY)) return find_member(r, v, step, len);
+    if (!len || len > 6) return NULL;
+    for (size_t i = 0; i < len; i++) {
+        if (step[i] < '0' || step[i] > '9') return NULL;
+        index = index * 10 + (size_t)(step[i] - '0');
+    }
+    return rvi_json_at(v, index);
+}
+
+/* Of a value that is looked at on the way through the schema, and its members. */
+static bool spend(const rvi_refs *r, const rvi_json *v)
+{
+    enum { WORK = 8 };
+    return rvi_rxs_spend(r->work, WORK + rvi_json_count(v) / 4);
 }
 
 static bool is_anchor(const rvi_json *v, const char *name)
@@ -149,31 +210,33 @@ static bool is_anchor(const rvi_json *v, const char *name)
             !strcmp(id->as.string.data + 1, name));
 }
 
-static const rvi_json *find_anchor(const rvi_json *v, role r, const char *name,
-                                   const rvi_json *resource)
+static const rvi_json *find_anchor(const rvi_refs *refs, const rvi_json *v, role r,
+                                   const char *name, const rvi_json *resource)
 {
+    if (!spend(refs, v)) return NULL;
     if (v != resource && has_id(v, r)) return NULL; /* another resource */
     if (r == SCHEMA && is_anchor(v, name)) return v;
     for (size_t i = 0; i < rvi_json_count(v); i++) {
         const rvi_json *item = rvi_json_at(v, i),
-                       *found = find_anchor(item, role_in(r, item), name, resource);
+                       *found = find_anchor(refs, item, role_in(r, item), name, resource);
         if (found) return found;
     }
     return NULL;
 }
 
 /* What follows the # of a reference to a resource. */
-static const rvi_json *find_fragment(const rvi_json *resource, const char *fragment)
+static const rvi_json *find_fragment(const rvi_refs *r, const rvi_json *resource,
+                                     const char *fragment)
 {
     char step[URI_MAX];
     if (!*fragment) return resource;
-    if (*fragment != '/') return find_anchor(resource, SCHEMA, fragment, resource);
+    if (*fragment != '/') return find_anchor(r, resource, SCHEMA, fragment, resource);
     const rvi_json *v = resource;
     while (*fragment && v) {
         const char *end = strchr(++fragment, '/');
         size_t len = end ? (size_t)(end - fragment) : strlen(fragment);
         size_t n = unescape(fragment, len, step, sizeof step);
-        v = step_into(v, step, n);
+        v = step_into(r, v, step, n);
         fragment += len;
         /* a resource of its own on the way is not part of this one, but may be pointed into */
     }
@@ -220,10 +283,11 @@ static const char *id_of(const rvi_json *v)
 }
 
 /* The address of the resource that contains `at`. */
-static bool base_of(const rvi_json *v, role r, const rvi_json *at, const char *base, bool root,
-                    char out[URI_MAX])
+static bool base_of(const rvi_refs *refs, const rvi_json *v, role r, const rvi_json *at,
+                    const char *base, bool root, char out[URI_MAX])
 {
     char own[URI_MAX];
+    if (!spend(refs, v)) return false;
     const char *id = root || has_id(v, r) ? id_of(v) : NULL;
     if (id && resolve(base, id, own)) base = own;
     if (v == at) {
@@ -232,35 +296,36 @@ static bool base_of(const rvi_json *v, role r, const rvi_json *at, const char *b
     }
     for (size_t i = 0; i < rvi_json_count(v); i++) {
         const rvi_json *item = rvi_json_at(v, i);
-        if (base_of(item, role_in(r, item), at, base, false, out)) return true;
+        if (base_of(refs, item, role_in(r, item), at, base, false, out)) return true;
     }
     return false;
 }
 
-static const rvi_json *find_resource(const rvi_json *v, role r, const char *uri, const char *base,
-                                     bool root)
+static const rvi_json *find_resource(const rvi_refs *refs, const rvi_json *v, role r,
+                                     const char *uri, const char *base, bool root)
 {
     char own[URI_MAX];
+    if (!spend(refs, v)) return NULL;
     const char *id = root || has_id(v, r) ? id_of(v) : NULL;
     if (id && resolve(base, id, own)) base = own;
     if ((id || root) && !strcmp(base, uri)) return v;
     for (size_t i = 0; i < rvi_json_count(v); i++) {
         const rvi_json *item = rvi_json_at(v, i),
-                       *found = find_resource(item, role_in(r, item), uri, base, false);
+                       *found = find_resource(refs, item, role_in(r, item), uri, base, false);
         if (found) return found;
     }
     return NULL;
 }
 
-const rvi_json *rvi_ref_find(const rvi_json *root, bool nested_ids, const rvi_json *ref)
+const rvi_json *rvi_ref_find(const rvi_refs *r, const rvi_json *ref)
 {
     char base[URI_MAX], uri[URI_MAX];
     const char *text = ref->as.string.data, *hash = strchr(text, '#');
     if (strlen(text) != ref->as.string.len) return NULL;
-    if (*text == '#' && !nested_ids) return find_fragment(root, text + 1);
-    if (!base_of(root, SCHEMA, ref, "", true, base) || !resolve(base, text, uri)) return NULL;
-    const rvi_json *resource = find_resource(root, SCHEMA, uri, "", true);
-    return resource ? find_fragment(resource, hash ? hash + 1 : "") : NULL;
+    if (*text == '#' && !r->nested_ids) return find_fragment(r, r->root, text + 1);
+    if (!base_of(r, r->root, SCHEMA, ref, "", true, base) || !resolve(base, text, uri)) return NULL;
+    const rvi_json *resource = find_resource(r, r->root, SCHEMA, uri, "", true);
+    return resource ? find_fragment(r, resource, hash ? hash + 1 : "") : NULL;
 }
 
 /* ---- dynamic references ---- */
@@ -271,10 +336,11 @@ static bool is_dynamic_anchor(const rvi_json *v, const char *name)
 }
 
 /* One in the resource, or anywhere below v if that is NULL; *n: how many there are. */
-static const rvi_json *find_dynamic(const rvi_json *v, role r, const char *name,
-                                    const rvi_json *resource, size_t *n)
+static const rvi_json *find_dynamic(const rvi_refs *refs, const rvi_json *v, role r,
+                                    const char *name, const rvi_json *resource, size_t *n)
 {
     const rvi_json *first = NULL;
+    if (!spend(refs, v)) return NULL;
     if (resource && v != resource && has_id(v, r)) return NULL;
     if (r == SCHEMA && is_dynamic_anchor(v, name)) {
         first = v;
@@ -282,23 +348,22 @@ static const rvi_json *find_dynamic(const rvi_json *v, role r, const char *name,
     }
     for (size_t i = 0; i < rvi_json_count(v); i++) {
         const rvi_json *item = rvi_json_at(v, i),
-                       *found = find_dynamic(item, role_in(r, item), name, resource, n);
+                       *found = find_dynamic(refs, item, role_in(r, item), name, resource, n);
         if (!first) first = found;
     }
     return first;
 }
 
-const rvi_json *rvi_ref_find_dynamic(const rvi_json *root, bool nested_ids, const rvi_json *ref,
-                                     bool *depends)
+const rvi_json *rvi_ref_find_dynamic(const rvi_refs *r, const rvi_json *ref, bool *depends)
 {
-    const rvi_json *target = rvi_ref_find(root, nested_ids, ref);
+    const rvi_json *target = rvi_ref_find(r, ref);
     const char *hash = strchr(ref->as.string.data, '#');
     size_t n = 0;
     *depends = false;
     if (!target || !hash || !is_dynamic_anchor(target, hash + 1)) return target;
-    const rvi_json *outermost = find_dynamic(root, SCHEMA, hash + 1, root, &n);
+    const rvi_json *outermost = find_dynamic(r, r->root, SCHEMA, hash + 1, r->root, &n);
     if (outermost) return outermost;
-    (void)find_dynamic(root, SCHEMA, hash + 1, NULL, &n);
+    (void)find_dynamic(r, r->root, SCHEMA, hash + 1, NULL, &n);
     *depends = n > 1;
     return target;
 }

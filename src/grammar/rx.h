@@ -85,6 +85,8 @@ bool rvi_rxs_spend(rvi_rxs *p, uint64_t n);
 void rvi_rxs_forgive(rvi_rxs *p, uint64_t n);
 /* Marks the pool as failed unless it is already. */
 void rvi_rxs_fail(rvi_rxs *p, rv_status status, const char *why);
+/* An arena gave nothing: it is full, or there is no memory. */
+void rvi_rxs_no_room(rvi_rxs *p, const rvi_arena *a, size_t count, size_t size);
 
 rvi_rx rvi_rx_set(rvi_rxs *p, const rvi_rx_range *ranges, size_t n); /* any order */
 rvi_rx rvi_rx_one(rvi_rxs *p, uint32_t cp);
@@ -100,6 +102,8 @@ rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state);
  * does, and ends where one of them does. */
 rvi_rx rvi_rx_tuple(rvi_rxs *p, const rvi_rx *list, size_t n);
 rvi_rx rvi_rx_part(const rvi_rxs *p, rvi_rx tuple, size_t index);
+/* The tuple as far as the first (0) or the second (1) of its languages leads. */
+rvi_rx rvi_rx_only(rvi_rxs *p, rvi_rx tuple, size_t index);
 uint32_t rvi_rx_auto_state(const rvi_rxs *p, rvi_rx automaton); /* UINT32_MAX for RVI_RX_NONE */
 const rvi_rx_auto *rvi_rx_auto_of(const rvi_rxs *p, rvi_rx a);  /* NULL: it is an expression */
 

@@ -18,19 +18,18 @@ struct item {
 
 typedef struct parser {
     rvi_rxs *p;
-    const char *s, *end, *where;
+    const char *s, *end;
     rvi_arena arena;
     int depth;
     rv_error *err;
     rv_status st;
 } parser;
 
-enum { MAX_NESTING = 100, MAX_LENGTH = 16384, MAX_ITEMS_BYTES = 8 << 20 };
+enum { MAX_NESTING = 100, MAX_LENGTH = 16384, MAX_ITEMS_BYTES = 8 << 20, WORK_A_BYTE = 4 };
 
 static void *fail(parser *r, rv_status st, const char *why)
 {
-    const char *where = r->where ? r->where : "", *colon = r->where ? ": " : "";
-    if (!r->st) r->st = rvi_error(r->err, st, "%s%sregular expression: %s", where, colon, why);
+    if (!r->st) r->st = rvi_error(r->err, st, "regular expression: %s", why);
     return NULL;
 }
 
@@ -112,6 +111,13 @@ static void add(parser *r, rvi_cpset *set, uint32_t first, uint32_t last)
     if (!rvi_cpset_add(set, first, last)) r->st = rvi_nomem(r->err, "regular expression");
 }
 
+/* Counts what is done; sets of thousands of characters are quickly asked for. */
+static void spend(parser *r, uint64_t n)
+{
+    if (!rvi_rxs_spend(r->p, n) && !r->st)
+        r->st = rvi_rxs_check(r->p, "regular expression", r->err);
+}
+
 static void add_property(parser *r, rvi_cpset *set)
 {
     const char *name = r->s, *equals;
@@ -148,7 +154,10 @@ static bool add_class(parser *r, char letter, rvi_cpset *out)
     case 'd': list = digit, n = RVI_COUNT(digit); break;
     case 'w': list = word, n = RVI_COUNT(word); break;
     case 's': list = space, n = RVI_COUNT(space); break;
-    case 'p': add_property(r, &set); break;
+    case 'p':
+        add_property(r, &set);
+        spend(r, 4 * set.n);
+        break;
     default: return false;
     }
     for (size_t i = 0; i < n && !r->st; i++) add(r, &set, list[i].first, list[i].last);
@@ -428,12 +437,12 @@ static rvi_rx lower_sequence(parser *r, const item *i, side left, side right)
     }
     if (i->kind == AHEAD || i->kind == NOT_AHEAD) return lower_ahead(r, i, i->next, left, right);
     if (i->kind == END) {
-        const item *rest = i->next;
-        while (rest && rest->kind == END) rest = rest->next;
-        if (right == MIDDLE || rest) {
+        if (right == MIDDLE) {
             fail(r, RV_E_UNSUPPORTED, "an anchor in the middle cannot be enforced");
             return RVI_RX_NONE;
         }
+        /* nothing is left for what follows */
+        if (!rvi_rx_nullable(r->p, lower_sequence(r, i->next, MIDDLE, EDGE))) return RVI_RX_NONE;
         return widen(r, RVI_RX_EPS, left, EDGE);
     }
     const item *rest = i->next;
@@ -503,12 +512,13 @@ static rvi_rx lower(parser *r, const item *i, side left, side right)
     return RVI_RX_NONE;
 }
 
-rv_status rvi_rx_parse(rvi_rxs *p, const char *pattern, size_t len, bool whole, const char *where,
-                       rvi_rx *out, rv_error *err)
+rv_status rvi_rx_parse(rvi_rxs *p, const char *pattern, size_t len, bool whole, rvi_rx *out,
+                       rv_error *err)
 {
-    parser r = {.p = p, .s = pattern, .end = pattern + len, .where = where, .err = err};
+    parser r = {.p = p, .s = pattern, .end = pattern + len, .err = err};
     r.arena.max = MAX_ITEMS_BYTES;
     *out = RVI_RX_NONE;
+    spend(&r, WORK_A_BYTE * (uint64_t)len);
     if (len > MAX_LENGTH) fail(&r, RV_E_UNSUPPORTED, "it is longer than 16384 bytes");
     item *all = r.st ? NULL : alternatives(&r);
     if (!r.st && r.s < r.end) fail(&r, RV_E_CONFIG, "a ) without its group");
@@ -516,5 +526,5 @@ rv_status rvi_rx_parse(rvi_rxs *p, const char *pattern, size_t len, bool whole, 
     if (!r.st) *out = lower(&r, all, edge, edge);
     if (!r.st) rvi_rx_try(p, *out);
     rvi_arena_deinit(&r.arena);
-    return r.st ? r.st : rvi_rxs_check(p, where ? where : "regular expression", err);
+    return r.st ? r.st : rvi_rxs_check(p, "regular expression", err);
 }

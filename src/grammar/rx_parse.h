@@ -9,10 +9,9 @@
 
 #include "grammar/rx.h"
 
-/* whole: the pattern must match the whole text; otherwise a part of it. where names the pattern's
- * place in errors, NULL: it is all there is (RV_E_UNSUPPORTED for what is refused, RV_E_CONFIG for
- * what is no pattern). */
-rv_status rvi_rx_parse(rvi_rxs *p, const char *pattern, size_t len, bool whole, const char *where,
-                       rvi_rx *out, rv_error *err) RVI_MUST_CHECK;
+/* whole: the pattern must match the whole text; otherwise a part of it. RV_E_UNSUPPORTED for what
+ * is refused, RV_E_CONFIG for what is no pattern. */
+rv_status rvi_rx_parse(rvi_rxs *p, const char *pattern, size_t len, bool whole, rvi_rx *out,
+                       rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -2,12 +2,11 @@
  *
  * What asks for something that cannot be enforced is refused with its place in the schema;
  * annotations and unknown keywords ask for nothing. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "grammar/decimal.h"
-#include "grammar/formats.h"
-#include "grammar/refs.h"
 #include "grammar/rx_parse.h"
 #include "grammar/values.h"
 
@@ -33,10 +32,49 @@ static void *refuse(rvi_values *v, const rvi_json *at, rv_status st, const char 
     return NULL;
 }
 
+/* Says where an error is that does not. The path is not looked for before: that takes time. */
+static void locate(rvi_values *v, const rvi_json *at)
+{
+    char path[256], why[sizeof v->err->text];
+    if (!v->st || v->st == RV_E_NOMEM || !v->err) return;
+    snprintf(why, sizeof why, "%s", v->rxs.status ? v->rxs.why : v->err->text);
+    v->st = rvi_error(v->err, v->st, "%s: %s", rvi_json_path(v->root, at, path), why);
+}
+
 /* A keyword, unless it is newer than the schema's draft. */
 static const rvi_json *since(const rvi_values *v, const rvi_json *s, int draft, const char *keyword)
 {
     return v->draft < draft ? NULL : rvi_json_get(s, keyword);
+}
+
+/* The members of an object, sorted by name; of a repeated name the last counts. */
+typedef struct entry {
+    rvi_text name;
+    const rvi_json *value;
+} entry;
+
+static int by_name(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    int c = rvi_text_compare(&x->name, &y->name);
+    return c ? c : x->value < y->value ? -1 : x->value > y->value;
+}
+
+static const entry *sorted_members(rvi_values *v, const rvi_json *object, size_t *n)
+{
+    size_t count = rvi_json_count(object), k = 0;
+    entry *list = rvi_values_alloc(v, count, sizeof *list);
+    *n = 0;
+    if (!list) return NULL;
+    for (size_t i = 0; i < count; i++)
+        list[i] = (entry){key_of(rvi_json_at(object, i)), rvi_json_at(object, i)};
+    qsort(list, count, sizeof *list, by_name);
+    for (size_t i = 0; i < count; i++) {
+        if (k && !rvi_text_compare(&list[i].name, &list[k - 1].name)) k--;
+        list[k++] = list[i];
+    }
+    *n = k;
+    return list;
 }
 
 /* ---- constants ---- */
@@ -61,20 +99,17 @@ static rvi_rx number_equal(rvi_values *v, const rvi_json *value)
 /* Only this object: each member has its value, and there are no others. */
 static const rvi_form *const_object(rvi_values *v, const rvi_json *value)
 {
-    size_t n = 0, count = rvi_json_count(value);
-    rvi_member *named = rvi_values_alloc(v, count, sizeof *named);
-    rvi_text *required = rvi_values_alloc(v, count, sizeof *required);
+    size_t n;
+    const entry *members = sorted_members(v, value, &n);
+    rvi_member *named = rvi_values_alloc(v, n, sizeof *named);
+    rvi_text *required = rvi_values_alloc(v, n, sizeof *required);
     rvi_members *m = rvi_values_alloc(v, 1, sizeof *m);
     const rvi_members **list = rvi_values_alloc(v, 1, sizeof *list);
     if (v->st) return NULL;
-    for (size_t i = 0; i < count; i++) {
-        const rvi_json *item = rvi_json_at(value, i);
-        if (rvi_json_get(value, item->key) != item)
-            continue; /* of a repeated key the last counts */
-        named[n++] = (rvi_member){key_of(item), rvi_node_const(v, item)};
+    for (size_t i = 0; i < n; i++) {
+        named[i] = (rvi_member){members[i].name, rvi_node_const(v, members[i].value)};
+        required[i] = members[i].name;
     }
-    qsort(named, n, sizeof *named, rvi_text_compare);
-    for (size_t i = 0; i < n; i++) required[i] = named[i].name;
     *m = (rvi_members){.named = named, .n_named = n, .others = RVI_NEVER, .has_others = true};
     list[0] = m;
     rvi_object *o = rvi_values_alloc(v, 1, sizeof *o),
@@ -176,7 +211,9 @@ static bool add_type(rvi_values *v, const rvi_json *name, rvi_form *f, const rvi
     } else if (!strcmp(s, "any")) {
         *f = *any; /* draft 3 */
     } else {
-        refuse(v, name, RV_E_CONFIG, "not a type");
+        char why[64];
+        snprintf(why, sizeof why, "no type is called '%.32s'", s);
+        refuse(v, name, RV_E_CONFIG, *s ? why : "not a type");
     }
     return !v->st;
 }
@@ -259,21 +296,20 @@ static const rvi_form *string_form(rvi_values *v, const rvi_json *s, const rvi_f
     uint32_t min = count_of(v, rvi_json_get(s, "minLength"), 0),
              max = count_of(v, rvi_json_get(s, "maxLength"), RVI_NO_LIMIT);
     rvi_rx string = RVI_RX_ALL, rx;
-    char path[256];
     if (v->st) return NULL;
     if (min || max != RVI_NO_LIMIT) string = rvi_rx_repeat(&v->rxs, RVI_RX_CHAR, min, max);
     if (pattern) {
         if (!rvi_json_is(pattern, RVI_JSON_STRING))
             return refuse(v, pattern, RV_E_CONFIG, "a regular expression is expected");
-        v->st = rvi_rx_parse(&v->rxs, pattern->as.string.data, pattern->as.string.len, false,
-                             rvi_json_path(v->root, pattern, path), &rx, v->err);
+        v->st = rvi_rx_parse(&v->rxs, pattern->as.string.data, pattern->as.string.len, false, &rx,
+                             v->err);
+        locate(v, pattern);
         if (v->st) return NULL;
         string = rvi_rx_and(&v->rxs, string, rx);
     }
     if (rvi_json_is(format, RVI_JSON_STRING)) {
-        bool known;
-        v->st = rvi_rx_format(&v->rxs, format->as.string.data, rvi_json_path(v->root, format, path),
-                              &known, &rx, v->err);
+        v->st = rvi_rx_format(&v->rxs, format->as.string.data, &v->formats, &rx, v->err);
+        locate(v, format);
         if (v->st) return NULL;
         string = rvi_rx_and(&v->rxs, string, rx);
     }
@@ -297,35 +333,21 @@ static bool object_expected(rvi_values *v, const rvi_json *json)
 
 static const rvi_member *named_members(rvi_values *v, const rvi_json *properties, size_t *n)
 {
-    size_t count = rvi_json_count(properties);
-    rvi_member *list = rvi_values_alloc(v, count, sizeof *list);
-    *n = 0;
-    for (size_t i = 0; list && i < count; i++) {
-        const rvi_json *p = rvi_json_at(properties, i);
-        list[*n] = (rvi_member){key_of(p), rvi_node_schema(v, p)};
-        *n += 1;
-    }
-    if (v->st) return NULL;
-    /* of a repeated name the last counts; the order of equal names does not survive sorting */
-    size_t k = 0;
-    for (size_t i = 0; i < *n; i++)
-        if (rvi_json_get(properties, list[i].name.data) == rvi_json_at(properties, i) ||
-            strlen(list[i].name.data) != list[i].name.len)
-            list[k++] = list[i];
-    *n = k;
-    qsort(list, *n, sizeof *list, rvi_text_compare);
+    const entry *members = sorted_members(v, properties, n);
+    rvi_member *list = rvi_values_alloc(v, *n, sizeof *list);
+    for (size_t i = 0; list && i < *n; i++)
+        list[i] = (rvi_member){members[i].name, rvi_node_schema(v, members[i].value)};
     return list;
 }
 
 static const rvi_key_rule *key_rules(rvi_values *v, const rvi_json *patterns, size_t *n)
 {
     rvi_key_rule *list = rvi_values_alloc(v, rvi_json_count(patterns), sizeof *list);
-    char path[256];
     *n = rvi_json_count(patterns);
     for (size_t i = 0; list && i < *n && !v->st; i++) {
         const rvi_json *p = rvi_json_at(patterns, i);
-        v->st = rvi_rx_parse(&v->rxs, p->key, p->key_len, false, rvi_json_path(v->root, p, path),
-                             &list[i].keys, v->err);
+        v->st = rvi_rx_parse(&v->rxs, p->key, p->key_len, false, &list[i].keys, v->err);
+        locate(v, p);
         list[i].node = rvi_node_schema(v, p);
     }
     return list;
@@ -581,93 +603,6 @@ static const rvi_form *dependent(rvi_values *v, const rvi_json *rules, const rvi
     return f;
 }
 
-/* ---- unevaluated members and items ---- */
-
-static rvi_object *close_object(rvi_values *v, const rvi_object *o, rvi_node rest)
-{
-    size_t n_named = 0, n_patterns = 0, k = 0;
-    rvi_object *out = rvi_values_alloc(v, 1, sizeof *out);
-    if (!out) return NULL;
-    *out = *o;
-    out->plan = NULL;
-    for (size_t i = 0; i < o->n_members; i++) {
-        if (o->members[i]->silent) continue;
-        if (o->members[i]->has_others) return out;
-        n_named += o->members[i]->n_named;
-        n_patterns += o->members[i]->n_patterns;
-    }
-    rvi_members *m = rvi_values_alloc(v, 1, sizeof *m);
-    rvi_member *named = rvi_values_alloc(v, n_named, sizeof *named);
-    rvi_key_rule *patterns = rvi_values_alloc(v, n_patterns, sizeof *patterns);
-    const rvi_members **list = rvi_values_alloc(v, o->n_members + 1, sizeof *list);
-    if (v->st) return NULL;
-    n_named = n_patterns = 0;
-    for (size_t i = 0; i < o->n_members; i++) {
-        const rvi_members *from = list[i] = o->members[i];
-        for (size_t j = 0; !from->silent && j < from->n_named; j++)
-            named[n_named++] = (rvi_member){from->named[j].name, RVI_ANY};
-        for (size_t j = 0; !from->silent && j < from->n_patterns; j++)
-            patterns[n_patterns++] = (rvi_key_rule){from->patterns[j].keys, RVI_ANY};
-    }
-    qsort(named, n_named, sizeof *named, rvi_text_compare);
-    for (size_t i = 0; i < n_named; i++)
-        if (!k || rvi_text_compare(&named[i], &named[k - 1])) named[k++] = named[i];
-    *m = (rvi_members){named, k, patterns, n_patterns, rest, true, false};
-    list[o->n_members] = m;
-    out->members = list;
-    out->n_members++;
-    return out;
-}
-
-static rvi_array *close_array(rvi_values *v, const rvi_array *a, rvi_node rest)
-{
-    size_t most = 0;
-    rvi_array *out = rvi_values_alloc(v, 1, sizeof *out);
-    if (!out) return NULL;
-    *out = *a;
-    out->plan = NULL;
-    for (size_t i = 0; i < a->n_items; i++) {
-        if (a->items[i]->silent) continue;
-        if (a->items[i]->has_rest) return out;
-        most = RVI_MAX(most, a->items[i]->n_prefix);
-    }
-    /* what contains matches was evaluated by it: only the others must be in the rest */
-    for (size_t i = 0; i < a->n_contains; i++)
-        if (!a->contains[i].silent)
-            rest = rvi_node_not(
-                v, rvi_node_and(v, rvi_node_not(v, rest), rvi_node_not(v, a->contains[i].node)));
-    rvi_items *m = rvi_values_alloc(v, 1, sizeof *m);
-    rvi_node *prefix = rvi_values_alloc(v, most, sizeof *prefix);
-    const rvi_items **list = rvi_values_alloc(v, a->n_items + 1, sizeof *list);
-    if (v->st) return NULL;
-    if (a->n_items) memcpy(list, a->items, a->n_items * sizeof *list);
-    *m = (rvi_items){.prefix = prefix, .n_prefix = most, .rest = rest, .has_rest = true};
-    list[a->n_items] = m;
-    out->items = list;
-    out->n_items++;
-    return out;
-}
-
-static const rvi_form *unevaluated(rvi_values *v, const rvi_json *s, const rvi_form *f)
-{
-    const rvi_json *members = rvi_json_get(s, "unevaluatedProperties"),
-                   *items = rvi_json_get(s, "unevaluatedItems");
-    if ((!members && !items) || !f) return f;
-    rvi_form *out = rvi_values_alloc(v, 1, sizeof *out);
-    rvi_object **objects = rvi_values_alloc(v, f->n_objects, sizeof *objects);
-    rvi_array **arrays = rvi_values_alloc(v, f->n_arrays, sizeof *arrays);
-    if (v->st) return NULL;
-    *out = *f;
-    for (size_t i = 0; i < f->n_objects; i++)
-        objects[i] =
-            members ? close_object(v, f->objects[i], rvi_node_schema(v, members)) : f->objects[i];
-    for (size_t i = 0; i < f->n_arrays; i++)
-        arrays[i] = items ? close_array(v, f->arrays[i], rvi_node_schema(v, items)) : f->arrays[i];
-    out->objects = objects;
-    out->arrays = arrays;
-    return v->st ? NULL : out;
-}
-
 /* ---- a schema ---- */
 
 static bool check_list(rvi_values *v, const rvi_json *list)
@@ -686,8 +621,10 @@ static const rvi_form *follow_reference(rvi_values *v, const rvi_json *s, const 
     bool counts = v->draft >= 2019 && rvi_json_get(v->root, "$schema");
     if (!counts && v->nested_ids && s != v->root && rvi_json_get(s, "$id"))
         return refuse(v, ref, RV_E_UNSUPPORTED, "a reference beside an $id cannot be enforced");
-    const rvi_json *target = dynamic ? rvi_ref_find_dynamic(v->root, v->nested_ids, ref, &depends)
-                                     : rvi_ref_find(v->root, v->nested_ids, ref);
+    rvi_refs refs = {v->root, &v->rxs, &v->index, v->nested_ids};
+    const rvi_json *target =
+        dynamic ? rvi_ref_find_dynamic(&refs, ref, &depends) : rvi_ref_find(&refs, ref);
+    if (v->rxs.status) return refuse(v, ref, v->rxs.status, v->rxs.why);
     if (!target) return refuse(v, ref, RV_E_UNSUPPORTED, "the reference leads out of the schema");
     if (depends)
         return refuse(v, ref, RV_E_UNSUPPORTED,
@@ -742,7 +679,7 @@ const rvi_form *rvi_schema_form(rvi_values *v, const rvi_json *s)
     if (f && v->draft >= 7) f = if_then_else(v, s, f);
     if (f) f = dependent(v, rvi_json_get(s, "dependentSchemas"), f);
     if (f) f = dependent(v, rvi_json_get(s, "dependencies"), f);
-    return f ? unevaluated(v, s, f) : NULL;
+    return f ? rvi_unevaluated_form(v, s, f) : NULL;
 }
 
 static void survey(rvi_values *v, const rvi_json *s, bool inside)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "grammar/decimal.h"
-#include "grammar/refs.h"
 
 enum {
     MAX_NODES = 1 << 18,
@@ -35,6 +34,7 @@ void rvi_values_deinit(rvi_values *v)
 {
     rvi_rxs_deinit(&v->rxs);
     rvi_arena_deinit(&v->arena);
+    rvi_ref_index_deinit(&v->index);
     rvi_free(v->nodes);
     rvi_free(v->table);
     *v = (rvi_values){0};
@@ -268,7 +268,7 @@ static bool object_inhabited(rvi_values *v, const rvi_object *o)
 {
     const rvi_object_plan *p = o->plan;
     uint64_t possible = 0, required = 0;
-    if (o->min > o->max) return false;
+    if (o->min > o->max || !rvi_rxs_spend(&v->rxs, 2 + 2 * (uint64_t)p->n_named)) return false;
     for (uint32_t i = 0; i < p->n_named; i++) {
         bool can = v->nodes[p->named[i].node].inhabited &&
                    rvi_rx_matches(&v->rxs, o->keys, p->named[i].name.data, p->named[i].name.len);
@@ -304,7 +304,7 @@ static bool array_inhabited(rvi_values *v, const rvi_array *a)
 {
     rvi_array_plan *p = a->plan;
     set_max(v, p);
-    if (a->min > p->max) return false;
+    if (a->min > p->max || !rvi_rxs_spend(&v->rxs, 2 + p->n_nodes / 4)) return false;
     for (size_t c = 0; c < a->n_contains; c++) {
         bool can = !a->contains[c].min;
         if (a->contains[c].min > p->max || a->contains[c].min > a->contains[c].max) return false;
@@ -332,6 +332,7 @@ static void find_inhabited(rvi_values *v, const queue *q)
         for (size_t i = q->n; i-- > 0 && !v->st;) {
             rvi_node n = q->items[i];
             if (v->nodes[n].inhabited) continue;
+            rvi_rxs_spend(&v->rxs, 2);
             bool some = form_inhabited(v, v->nodes[n].form);
             if (!v->st) v->st = rvi_rxs_check(&v->rxs, NULL, v->err);
             locate(v, n);
@@ -344,6 +345,15 @@ static void find_inhabited(rvi_values *v, const queue *q)
     }
 }
 
+/* What takes long is made now, and not while someone waits for a mask. */
+static void ready_large(rvi_values *v, const rvi_form *f)
+{
+    enum { LARGE = 256 }; /* names of an object */
+    for (size_t i = 0; i < f->n_objects && !v->st; i++)
+        if (f->objects[i]->plan->n_named > LARGE)
+            (void)!rvi_object_plan_ready(v, f->objects[i]->plan);
+}
+
 rv_status rvi_values_close(rvi_values *v, rvi_node root, rv_error *err)
 {
     queue q = {0};
@@ -354,9 +364,14 @@ rv_status rvi_values_close(rvi_values *v, rvi_node root, rv_error *err)
         const rvi_form *f = rvi_values_form(v, n);
         for (size_t i = 0; f && i < f->n_objects; i++) visit_object(v, &q, f->objects[i]);
         for (size_t i = 0; f && i < f->n_arrays; i++) visit_array(v, &q, f->arrays[i]);
+        if (!v->st) v->st = rvi_rxs_check(&v->rxs, NULL, err);
         locate(v, n);
     }
     if (!v->st) find_inhabited(v, &q);
+    for (size_t i = 0; i < q.n && !v->st; i++) {
+        ready_large(v, v->nodes[q.items[i]].form);
+        locate(v, q.items[i]);
+    }
     if (!v->st) v->st = rvi_rxs_check(&v->rxs, "schema", err);
     rvi_free(q.items);
     return v->st;

@@ -10,8 +10,9 @@
 #define RVI_GRAMMAR_VALUES_H
 
 #include "base/json.h"
+#include "grammar/formats.h"
 #include "grammar/names.h"
-#include "grammar/rx.h"
+#include "grammar/refs.h"
 
 typedef uint32_t rvi_node;
 enum { RVI_ANY, RVI_NEVER };
@@ -122,9 +123,11 @@ typedef struct rvi_values {
     uint32_t *table; /* hash to node + 1 */
     uint32_t table_mask;
     const rvi_json *root; /* the schema */
-    bool exact;           /* "unevaluated..." is used: alternatives say which members they saw */
-    bool nested_ids;      /* there are schemas with an $id of their own inside */
-    int draft;            /* 3, 4, 6, 7, 2019, 2020: what $schema says, or the newest */
+    rvi_ref_index index;
+    rvi_formats formats;
+    bool exact;      /* "unevaluated..." is used: alternatives say which members they saw */
+    bool nested_ids; /* there are schemas with an $id of their own inside */
+    int draft;       /* 3, 4, 6, 7, 2019, 2020: what $schema says, or the newest */
     rvi_rx number, plain, whole, integer; /* integer: whole, or what older drafts call so */
     rv_status st;
     rv_error *err; /* of the call in progress */
@@ -169,6 +172,11 @@ const rvi_form *rvi_schema_form(rvi_values *v, const rvi_json *schema);
 const rvi_form *rvi_const_form(rvi_values *v, const rvi_json *value);
 /* Looks through the schema for what changes how all of it is read. */
 void rvi_schema_survey(rvi_values *v, const rvi_json *schema);
+
+/* ---- unevaluated.c ---- */
+
+/* The form with what the schema says of members and items that were not evaluated. */
+const rvi_form *rvi_unevaluated_form(rvi_values *v, const rvi_json *schema, const rvi_form *f);
 
 /* ---- titled.c ---- */
 

@@ -155,6 +155,7 @@ size_t rvi_pages_form_bytes(const rvi_pages *p, unsigned form)
 {
     size_t bytes = rvi_pages_bytes(p);
     if (!p->tiered) return form == RVI_KV_HOT ? bytes : 0;
+    if (form == RVI_KV_COLD && p->warm_pages == INT32_MAX) return 0;
     int parts = form == RVI_KV_HOT ? HOT_PARTS : form == RVI_KV_WARM ? WARM_PARTS : COLD_PARTS;
     return bytes * (size_t)parts / WARM_PARTS; /* as bytes it is warm */
 }

@@ -50,7 +50,8 @@ int rvi_pages_reusable(const rvi_pages *p, const int32_t *pages, int len);
 bool rvi_pages_is_finer(const rvi_pages *p, int32_t a, int32_t b);
 /* Pages that have a form (RVI_KV_HOT, ...); of a pool that is not tiered: 0. */
 int rvi_pages_with(const rvi_pages *p, unsigned form);
-/* What a page takes in a form; of a pool that is not tiered the only one counts as hot. */
+/* What a page takes in a form, 0 in one that the pool does not have; of a pool that is not tiered
+ * the only one counts as hot. */
 size_t rvi_pages_form_bytes(const rvi_pages *p, unsigned form);
 
 /* The caller's storage. */

@@ -3,9 +3,10 @@
 #include "base/os.h"
 
 rv_status rvi_quota_init(rvi_quota *q, const rvi_backend_memory *counted,
-                         const atomic_size_t *adapters, rv_error *err)
+                         const atomic_size_t *adapters, const rvi_backend_memory *jobs,
+                         rv_error *err)
 {
-    *q = (rvi_quota){.counted = counted, .adapters = adapters};
+    *q = (rvi_quota){.counted = counted, .adapters = adapters, .jobs = jobs};
     return rvi_lock_new(&q->lock, err);
 }
 
@@ -50,7 +51,10 @@ static uint64_t used(const rvi_quota *q, rvi_quota_class class)
     uint64_t n = q->taken[class];
     if (class == RVI_QUOTA_WEIGHTS) n += floats > adapters ? floats - adapters : 0;
     if (class == RVI_QUOTA_ADAPTERS) n += adapters;
-    if (class == RVI_QUOTA_SCRATCH) n += atomic_load(&q->counted->scratch);
+    if (class == RVI_QUOTA_SCRATCH) {
+        uint64_t jobs = rvi_backend_memory_sum(q->jobs);
+        n += atomic_load(&q->counted->scratch) + RVI_MAX(jobs, q->promised);
+    }
     return n;
 }
 
@@ -161,10 +165,28 @@ rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, c
         if (!bytes)
             return rvi_error(err, RV_E_NOMEM, "there is no room for %.64s: the budget is used up",
                              what);
-        return rvi_error(err, RV_E_NOMEM, "%.64s takes %llu bytes, and the budget has %llu left",
-                         what, (unsigned long long)bytes, (unsigned long long)left);
+        return rvi_error(err, RV_E_NOMEM, "%.64s takes %.1f MB, and the budget has %.1f left", what,
+                         (double)bytes / 1e6, (double)left / 1e6);
     }
     return RV_OK;
+}
+
+rv_status rvi_quota_begin_job(rvi_quota *q, uint64_t bytes, const char *what, rv_error *err)
+{
+    rv_status st = rvi_quota_await(q, RVI_QUOTA_SCRATCH, bytes, what, err);
+    if (st) return st;
+    rvi_lock_take(q->lock);
+    q->taken[RVI_QUOTA_SCRATCH] -= bytes;
+    q->promised += bytes;
+    rvi_lock_give(q->lock);
+    return RV_OK;
+}
+
+void rvi_quota_end_job(rvi_quota *q, uint64_t bytes)
+{
+    rvi_lock_take(q->lock);
+    q->promised -= RVI_MIN(bytes, q->promised);
+    rvi_lock_give(q->lock);
 }
 
 void rvi_quota_read(rvi_quota *q, rvi_quota_use *out)

@@ -40,7 +40,9 @@ typedef struct rvi_quota_member {
 typedef struct rvi_quota {
     rvi_lock *lock; /* of everything below */
     const rvi_backend_memory *counted;
-    const atomic_size_t *adapters; /* part of the weights that are counted */
+    const atomic_size_t *adapters;  /* part of the weights that are counted */
+    const rvi_backend_memory *jobs; /* what learners compute with in the background: scratch */
+    uint64_t promised;              /* to jobs that run; what they have taken is part of it */
     rvi_quota_limits limits;
     uint64_t taken[RVI_QUOTA_CLASSES]; /* pages; of other classes what is not counted yet */
     uint64_t n_asked, n_refused;
@@ -49,7 +51,8 @@ typedef struct rvi_quota {
 
 /* {0} may be deinitialised. */
 rv_status rvi_quota_init(rvi_quota *q, const rvi_backend_memory *counted,
-                         const atomic_size_t *adapters, rv_error *err) RVI_MUST_CHECK;
+                         const atomic_size_t *adapters, const rvi_backend_memory *jobs,
+                         rv_error *err) RVI_MUST_CHECK;
 void rvi_quota_deinit(rvi_quota *q);
 /* Where more is used already, asks for what is kept of that. */
 void rvi_quota_limit(rvi_quota *q, const rvi_quota_limits *limits);
@@ -70,6 +73,11 @@ uint64_t rvi_quota_ask(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
  * soon. RV_E_NOMEM: there is not enough. 0 bytes: no more than the limit may be used already. */
 rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, const char *what,
                           rv_error *err) RVI_MUST_CHECK;
+
+/* A job has room for so many bytes until it ends: others make way for it as for what is loaded. */
+rv_status rvi_quota_begin_job(rvi_quota *q, uint64_t bytes, const char *what,
+                              rv_error *err) RVI_MUST_CHECK;
+void rvi_quota_end_job(rvi_quota *q, uint64_t bytes);
 
 typedef struct rvi_quota_use {
     uint64_t used[RVI_QUOTA_CLASSES], kept[RVI_QUOTA_CLASSES]; /* kept: could be given up */

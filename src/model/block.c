@@ -105,6 +105,12 @@ void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out)
     read_row(ws, ws->encodes ? ws->x : ws->h, row, out);
 }
 
+void rvi_workspace_hidden_rows(rvi_workspace *ws, int n, float *out)
+{
+    rvi_tensor *t = ws->encodes ? ws->x : ws->h;
+    ws->be->ops->fetch(ws->be, rvi_cols_of(t, 0, ws->be->ops->n_cols(t)), n, out);
+}
+
 void rvi_workspace_last_layer(rvi_workspace *ws, int row, float *u, float *y, float *x)
 {
     if (u) read_row(ws, ws->act, row, u);

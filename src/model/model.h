@@ -131,6 +131,8 @@ rv_status rvi_model_check(const rvi_model *m, const rvi_workspace *ws,
 
 /* The final hidden state of a row of the last forward, n_embd floats. */
 void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out);
+/* The same of rows 0 .. n - 1, one behind the other: a device is waited for once. */
+void rvi_workspace_hidden_rows(rvi_workspace *ws, int n, float *out);
 
 /* For a row of the last forward of a decoder, writes each of these that is not NULL: the input of
  * the last layer's down projection (u, n_ff floats); its output (y, n_embd floats; undefined unless

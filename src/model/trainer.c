@@ -51,9 +51,8 @@ struct rvi_trainer {
     rvi_tensor **inputs; /* of the layers from o.lowest on */
     kept *kept;          /* of each of them, or one for all */
     int n_inputs, n_kept;
-    rvi_held **packed; /* weights held packed, by slot; NULL: none */
-    rvi_pack *pack;    /* their memory */
-    int held;          /* the layer that the one `kept` for all is of; -1: none */
+    rvi_held_weights *weights; /* its own; NULL: none */
+    int held;                  /* the layer that the one `kept` for all is of; -1: none */
     rvi_tensor *dx, *dh, *dy, *dqkv, *dmix, *dffn, *dact;
     rvi_tensor *back_angles;            /* the opposite turns */
     rvi_tensor *last, *last_h, *logits; /* rows on their way through the head */
@@ -150,34 +149,11 @@ static rv_status reserve(const rvi_trainer *t, rv_error *err)
 
 enum { SMALL_PART = 8 }; /* one in so many bytes */
 
-/* The next linear layer that the trainer computes with, and whether backward too; *at begins with
- * 0. NULL: no more. Where weights must be held, frozen layers count. */
-static const rvi_linear *next_linear(const rvi_trainer *t, int *at, bool *back)
+/* Where weights must be held, frozen layers count. */
+static rvi_held_range range_of(const rvi_trainer *t)
 {
-    enum { EACH = 9 };
-    int lowest = t->grads && !t->be->ops->needs_held ? t->o.lowest : 0,
-        n_layers = t->m->hp.n_layers - lowest;
-    for (; *at < EACH * n_layers;) {
-        int il = lowest + *at / EACH;
-        const rvi_layer *l = &t->m->layers[il];
-        const rvi_linear *all[EACH] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
-                                       &l->gate, &l->up, &l->gate_up, &l->down};
-        const rvi_linear *next = all[(*at)++ % EACH];
-        *back = t->grads && il >= t->o.lowest;
-        if (next->w) return next;
-    }
-    *back = t->grads;
-    return (*at)++ == EACH * n_layers ? &t->m->head : NULL;
-}
-
-static size_t held_bytes(const rvi_trainer *t)
-{
-    size_t bytes = 0;
-    const rvi_linear *l;
-    bool back;
-    for (int at = 0; (l = next_linear(t, &at, &back));)
-        bytes += t->be->ops->held_bytes(t->be, l->w, back);
-    return bytes;
+    int first = t->grads && !t->be->ops->needs_held ? t->o.lowest : 0;
+    return (rvi_held_range){first, t->grads ? t->o.lowest : t->m->hp.n_layers + 1};
 }
 
 static size_t kept_bytes(const rvi_trainer *t)
@@ -188,28 +164,15 @@ static size_t kept_bytes(const rvi_trainer *t)
     return (size_t)t->n_inputs * (size_t)t->o.max_rows * row * sizeof(float);
 }
 
-static void free_held(rvi_trainer *t)
+size_t rvi_trainer_least_bytes(const rvi_model *m, const rvi_trainer_options *o)
 {
-    for (int i = 0; t->packed && i < t->m->n_targets; i++)
-        t->be->ops->held_free(t->be, t->packed[i]);
-    t->be->ops->pack_free(t->be, t->pack);
-    rvi_free(t->packed);
-    t->pack = NULL;
-    t->packed = NULL;
-    t->pass.held = NULL;
-}
-
-static rv_status hold(rvi_trainer *t, size_t bytes, rv_error *err)
-{
-    const rvi_linear *l;
-    bool back;
-    t->packed = rvi_zalloc_array((size_t)t->m->n_targets, sizeof *t->packed);
-    if (!t->packed) return rvi_nomem(err, "trainer");
-    rv_status st = t->be->ops->pack_new(t->be, &t->pack, bytes, err);
-    for (int at = 0; !st && (l = next_linear(t, &at, &back));)
-        st = t->be->ops->held_new(t->be, &t->packed[l->slot], t->pack, l->w, back, err);
-    t->pass.held = t->packed;
-    return st;
+    const rvi_hparams *h = &m->hp;
+    size_t nq = (size_t)(h->n_heads * h->head_size), nk = (size_t)(h->n_kv_heads * h->head_size),
+           d = (size_t)h->n_embd, ff = (size_t)h->n_ff;
+    size_t row = (10 + (size_t)(h->n_layers - o->lowest)) * d + 5 * nq + 5 * nk + 6 * ff +
+                 4 * (size_t)m->rope.n_pairs;
+    size_t loss = (size_t)h->n_vocab + 4 * d;
+    return ((size_t)o->max_rows * row + (size_t)o->max_losses * loss) * sizeof(float);
 }
 
 static size_t memory_left(const rvi_trainer *t)
@@ -222,17 +185,19 @@ static size_t memory_left(const rvi_trainer *t)
 
 static rv_status spend_memory(rvi_trainer *t, rv_error *err)
 {
-    size_t held = held_bytes(t);
+    rvi_held_range range = range_of(t);
+    size_t held = t->o.weights ? 0 : rvi_held_weights_bytes(t->m, t->be, range);
     bool must = t->be->ops->needs_held;
+    rv_status st = RV_OK;
+    if (t->o.weights) t->pass.held = t->o.weights->by_slot;
     if (!held && !t->o.keep_layers) return RV_OK;
-    size_t most = memory_left(t) / SMALL_PART;
+    size_t most = memory_left(t) / SMALL_PART, spare = atomic_load(&t->be->memory->spare);
+    if (spare) most = RVI_MIN(most, spare);
     if (held > most && !must) return RV_OK;
-    rv_status st = held ? hold(t, held, err) : RV_OK;
-    if (st && must) return st;
-    if (st)
-        free_held(t); /* it goes without */
-    else if ((must ? 0 : held) + kept_bytes(t) <= most && t->n_inputs)
-        t->n_kept = t->n_inputs;
+    if (held) st = rvi_held_weights_new(&t->weights, t->m, t->be, range, held, err);
+    if (st) return must ? st : RV_OK; /* it goes without */
+    if (held) t->pass.held = t->weights->by_slot;
+    if ((must ? 0 : held) + kept_bytes(t) <= most && t->n_inputs) t->n_kept = t->n_inputs;
     return RV_OK;
 }
 
@@ -325,7 +290,7 @@ void rvi_trainer_free(rvi_trainer *t)
     for (size_t i = 0; i < RVI_COUNT(tensors); i++) t->be->ops->tensor_free(t->be, tensors[i]);
     for (int i = 0; t->inputs && i < t->n_inputs; i++) t->be->ops->tensor_free(t->be, t->inputs[i]);
     for (int i = 0; t->kept && i < t->n_kept; i++) free_kept(t, &t->kept[i]);
-    free_held(t);
+    rvi_held_weights_free(t->weights);
     rvi_free(t->inputs);
     rvi_free(t->kept);
     rvi_free(t->ws.tokens);

@@ -9,7 +9,7 @@
 #define RVI_MODEL_TRAINER_H
 
 #include "lora/params.h"
-#include "model/model.h"
+#include "model/held.h"
 
 typedef struct rvi_trainer rvi_trainer;
 
@@ -19,6 +19,9 @@ typedef struct rvi_trainer_options {
     int lowest;       /* layer that the backward reaches: layers below are frozen */
     bool keep_layers; /* keep what a layer computed instead of computing it again, if that takes
                          no more than an eighth of the free memory: a fifth faster */
+    const rvi_held_weights *weights; /* of the same model and backend: all layers, for the backward
+                                        from `lowest` on; NULL: it makes its own where it needs
+                                        them */
 } rvi_trainer_options;
 
 typedef void (*rvi_columns_fn)(void *ctx, int row, int first, int n, float *out);
@@ -29,6 +32,8 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
                           const rvi_params *params, rvi_params *grads, const rvi_trainer_options *o,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_trainer_free(rvi_trainer *t); /* accepts NULL */
+/* Bytes of tensors that one takes at least, with gradients; no less than it is. */
+size_t rvi_trainer_least_bytes(const rvi_model *m, const rvi_trainer_options *o);
 
 /* The texts of the next forward; tokens[row] for every row of the spans. Where rotary frequencies
  * depend on a text's length (longrope), texts that share their beginning count as long as the

@@ -1,4 +1,6 @@
 /* Who runs: admission by pages, and what gives when there are too few of them. */
+#include <math.h>
+
 #include "base/os.h"
 #include "scheduler/internal.h"
 
@@ -52,9 +54,9 @@ static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_
 }
 
 /* Pages that those who run may still take. */
-static int growth(const rvi_scheduler *s)
+static int64_t growth(const rvi_scheduler *s)
 {
-    int n = 0;
+    int64_t n = 0;
     for (const rvi_job *j = s->running; j; j = j->next)
         n += rvi_pages_for(rvi_job_total(j)) - j->s->seq.n_pages;
     return n;
@@ -75,7 +77,7 @@ static bool fits(const rvi_scheduler *s, const rvi_job *j, int n_known)
         now--;
     }
     double room = total * (j->n_preempted ? 1 : s->o.overcommit);
-    return held + now + 1 <= total && held + growth(s) + need <= room;
+    return held + now + 1 <= total && (double)(held + growth(s) + need) <= room;
 }
 
 static void adopt(rvi_scheduler *s, rvi_job *j)
@@ -115,8 +117,23 @@ static void note_admission(rvi_scheduler *s, rvi_job *j)
     rvi_lock_give(s->lock);
 }
 
-/* False: there is no room for it now. */
-static bool admit(rvi_scheduler *s, rvi_job *j)
+/* What beginning takes, in pieces until `end`; false: there are more. However many they seem to be,
+ * it begins at some time. */
+static bool prepare(rvi_job *j, double end)
+{
+    enum { MOST = 256 };
+    const rvi_order_hooks *h = &j->r->hooks;
+    while (!j->s && h->prepare && j->n_pieces < MOST && h->prepare(h->ctx)) {
+        j->n_pieces++;
+        if (rvi_os_seconds() > end) return false;
+    }
+    return true;
+}
+
+typedef enum admission { NO_ROOM, LATER, ADMITTED } admission;
+
+/* end: until when its beginning may be prepared in this step. */
+static admission admit(rvi_scheduler *s, rvi_job *j, double end)
 {
     rvi_order *r = j->r;
     int n_known = 0, n_dropped;
@@ -126,10 +143,11 @@ static bool admit(rvi_scheduler *s, rvi_job *j)
                        : look_up(s, &space, r->ids, r->n_ids, &n_dropped);
     }
     if (!fits(s, j, n_known)) {
-        if (!rvi_share_is_short(s)) return false;
+        if (!rvi_share_is_short(s)) return NO_ROOM;
         rvi_share_ask(s, rvi_pages_for(rvi_job_total(j)), true);
-        if (!fits(s, j, n_known)) return false;
+        if (!fits(s, j, n_known)) return NO_ROOM;
     }
+    if (!prepare(j, end)) return LATER;
     rv_error why = {0};
     rv_status st = j->s ? RV_OK : rvi_job_begin(s, j, &why);
     rvi_admit_stop(s, j); /* it waits no more */
@@ -141,7 +159,7 @@ static bool admit(rvi_scheduler *s, rvi_job *j)
     } else {
         adopt(s, j);
     }
-    return true;
+    return ADMITTED;
 }
 
 static bool has_waiting(void *ctx, const rvi_tenant *x)
@@ -168,19 +186,19 @@ static bool any_streams(const rvi_scheduler *s)
 }
 
 /* What a learner decides at the beginning of an answer, and pages that are read from disk, take
- * milliseconds: while somebody listens, many that come at once are spread over steps. */
+ * milliseconds: while somebody listens, that is spread over steps, a pass at a time. */
 void rvi_admit_waiting(rvi_scheduler *s)
 {
     const double part = 0.1; /* of the time between two tokens */
-    bool streams = any_streams(s);
-    double end = rvi_os_seconds() + part * s->o.token_seconds;
+    double end = any_streams(s) ? rvi_os_seconds() + part * s->o.token_seconds : INFINITY;
     for (int n = 0; s->n_running < s->o.max_running; n++) {
-        if (n && streams && rvi_os_seconds() > end) return;
+        if (n && rvi_os_seconds() > end) return;
         rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, NULL);
         rvi_job *j = x ? (rvi_job *)x->first : NULL;
         if (!j) return;
-        if (admit(s, j)) continue;
-        if (s->o.pressure != RV_PRESSURE_REJECT || j->s) return;
+        admission got = admit(s, j, end);
+        if (got == ADMITTED) continue;
+        if (got == LATER || s->o.pressure != RV_PRESSURE_REJECT || j->s) return;
         reject(s, j);
     }
 }
@@ -327,7 +345,7 @@ static void drop_unread(const rvi_scheduler *s)
 
 void rvi_admit_make_room(rvi_scheduler *s)
 {
-    bool asked = false;
+    bool asked = false, looked = false;
     drop_unread(s);
     for (int n; (n = lacking(s)) > 0 || !rvi_share_take(s, needed(s));) {
         if (!asked && rvi_share_is_short(s)) {
@@ -335,10 +353,12 @@ void rvi_admit_make_room(rvi_scheduler *s)
             asked = true;
             continue;
         }
-        if (n <= 0) {
+        if (n <= 0 && !looked) {
             rvi_share_allow(s);
+            looked = true;
             continue;
         }
+        n = RVI_MAX(n, 1); /* others have taken the bytes of what is free */
         if (rvi_admit_drop_kept(s, n) == n) continue;
         if (change_a_text(s)) continue;
         if (s->n_running < 2) return; /* what a request may need at most fits: never */

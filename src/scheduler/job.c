@@ -183,6 +183,7 @@ rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
     rvi_order *r = j->r;
     int n_context = rvi_job_total(j) + (r->kind != RV_REQUEST_ANSWER || !r->o.max_tokens);
     rv_status st = rvi_session_new(&j->s, s->e, n_context, r->adapters, s, err);
+    if (!st) j->s->rope_set = rvi_rope_set(&s->e->m->rope, rvi_job_total(j));
     if (!st && r->hooks.begin) st = r->hooks.begin(r->hooks.ctx, j->choice, j->s, err);
     if (st) return st;
     rv_sampling sampling = r->sampling;
@@ -201,13 +202,15 @@ rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
     return st;
 }
 
-/* Before there is a session, as far as it is known: a learner may choose other adapters. */
+/* Before there is a session, as far as it is known: a learner may choose other adapters. An answer
+ * that has forgotten something goes on with the rotary factors that it began with. */
 rvi_prefix_space rvi_job_space(const rvi_scheduler *s, const rvi_job *j)
 {
     const rvi_adapter_set *set = j->s ? j->s->adapters : j->r->adapters;
     return (rvi_prefix_space){.adapters = set ? set->serial : 0,
                               .salt = j->r->space,
-                              .rope_set = rvi_rope_set(&s->e->m->rope, rvi_job_total(j))};
+                              .rope_set = j->s ? j->s->rope_set
+                                               : rvi_rope_set(&s->e->m->rope, rvi_job_total(j))};
 }
 
 void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole)

@@ -95,7 +95,13 @@ int rvi_pace_share(const rvi_pace *p, int n_others, double n_rows, double most)
 int rvi_pace_rows(rvi_pace *p, int n_tokens, int max_rows, double target)
 {
     const double sure = 0.8; /* measurements scatter: what was too dear must be clearly cheaper */
-    if (p->plain <= 0 || p->n_since >= OFTEN - 1 || !is_like(p, n_tokens)) return 0;
+    if (p->plain <= 0 || p->n_since >= OFTEN - 1 || !is_like(p, n_tokens)) {
+        /* where the number of streams changes with every step, none is like the one before */
+        if (++p->n_unsure <= OFTEN) return 0;
+        p->n_unsure = 0;
+        return RVI_MIN(MANY, max_rows - n_tokens);
+    }
+    p->n_unsure = 0;
     double part = p->plain * RVI_MAX(STRETCH, (double)p->n_long / n_tokens);
     double room = p->plain < target ? target - p->plain : part, rows = FIRST_ROWS;
     if (p->unit > 0) rows = rows_in(p, RVI_MIN(part, room));

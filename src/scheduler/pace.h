@@ -15,6 +15,7 @@ typedef struct rvi_pace {
     int n_plain;   /* steps of tokens alone since the last with rows of prompts */
     int n_tokens;  /* that the last step of tokens alone had, */
     int n_since;   /* and steps since then */
+    int n_unsure;  /* steps in a row in which long prompts had nothing for lack of a measurement */
     int n_long;    /* prompts of the step that is planned, */
     double depth;  /* and tokens before each of them */
     int n_given;   /* rows that they have in it */

@@ -131,8 +131,8 @@ int rvi_rows_choose(rvi_scheduler *s)
         j->wants = decodes ? 0 : rows;
         n_tokens += decodes;
         waiting += j->wants;
-        j->r->of->n_reading += !decodes;
-        n_reading += !decodes;
+        j->r->of->n_reading += j->wants > 0;
+        n_reading += j->wants > 0;
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
     double seconds =

@@ -180,6 +180,8 @@ static bool take_one(rvi_scheduler *s)
     r->next = s->live;
     s->live = r;
     rvi_lock_give(s->lock);
+    /* a step that had no memory for it has looked for cancelled ones without it */
+    if (atomic_load(&r->cancelled)) atomic_store(&s->any_cancelled, true);
     rvi_figures_add(&s->figures.n_submitted, 1);
     if (r->deadline > 0 && (s->next_deadline <= 0 || r->deadline < s->next_deadline))
         s->next_deadline = r->deadline;
@@ -355,6 +357,7 @@ rvi_step rvi_scheduler_step(rvi_scheduler *s)
     rvi_lock_take(s->lock);
     step.n_live = s->n_live;
     rvi_lock_give(s->lock);
-    if (step.n_live && !step.computed) step.wait = 1e-3 * RETRY_MS;
+    bool untold = s->events.n > 0; /* there was no memory for the batch */
+    if ((step.n_live || untold) && !step.computed) step.wait = 1e-3 * RETRY_MS;
     return step;
 }

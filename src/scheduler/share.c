@@ -2,11 +2,15 @@
  * that runs alone always ends; beyond that, as many pages as the others leave. */
 #include "scheduler/internal.h"
 
-/* What a page takes when it is written to: beside the 16 bits its 8, until the next step. */
+/* What a page takes at most: beside the 16 bits its 8, until the next step, and its 4 where they
+ * are read already; of a page that several share all three stay. Were that more than is counted,
+ * there would be pages without bytes for them. */
 uint64_t rvi_share_page_bytes(const rvi_scheduler *s)
 {
     const rvi_pages *pool = s->e->pool;
-    return rvi_pages_form_bytes(pool, RVI_KV_HOT) + rvi_pages_form_bytes(pool, RVI_KV_WARM);
+    uint64_t n = 0;
+    for (unsigned f = RVI_KV_HOT; f <= RVI_KV_COLD; f <<= 1) n += rvi_pages_form_bytes(pool, f);
+    return n;
 }
 
 static uint64_t used_bytes(const rvi_scheduler *s)

@@ -287,8 +287,10 @@ static void done(rvi_work *w)
     rvi_problem p;
     rvi_taught_opened(j->taught);
     if (j->adaptation) j->s->server->n_feedback++;
-    if (j->adaptation && j->adaptation->applied && j->verdict == FORGET)
+    if (j->adaptation && j->adaptation->applied && j->verdict == FORGET) {
         rvi_answers_forget_all(&j->s->server->answers, j->taught->tenant);
+        rvi_kept_follow(&j->s->server->kept); /* it is known: what is said from now on stays */
+    }
     if (j->conn) j->conn->gone = NULL;
     if (j->conn && (j->st || (!j->adaptation && !j->json && !j->file.len))) {
         (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);

@@ -10,6 +10,7 @@
 enum { MOST = 1 << 20, KEY = 64, CLEAN_EVERY = 64, CLEAN_MOST = 256 };
 static const long long day = 24LL * 3600 * 1000;
 static const char answers[] = "answers", times[] = "answers.time";
+static const char forgotten[] = "answers.forgotten"; /* a stream: whose answers were */
 
 static rv_bytes bytes_of(const char *text)
 {
@@ -185,6 +186,8 @@ rv_status rvi_kept_forget(const rv_store *s, const char *tenant, rv_error *err)
     bool begun = !st;
     for (size_t at = 0; !st && at < m.keys.len; at += strlen(m.keys.data + at) + 1)
         st = s->remove(s->ctx, answers, bytes_of(m.keys.data + at), err);
+    uint64_t number;
+    if (!st) st = s->append(s->ctx, forgotten, bytes_of(*tenant ? tenant : "*"), &number, err);
     if (!st)
         st = s->commit(s->ctx, err);
     else if (begun)
@@ -298,8 +301,27 @@ static void fetch(const rvi_kept *k, const char *tenant, const char *id, int cho
     rvi_buf_deinit(&text);
 }
 
-const rvi_said *rvi_kept_find(const rvi_kept *k, const char *tenant, const char *id, int choice)
+static int forget_one(void *ctx, uint64_t number, rv_bytes record)
 {
+    rvi_kept *k = ctx;
+    char tenant[RVI_KEY_NAME + 1] = "";
+    k->forgot = number;
+    if (record.len >= sizeof tenant) return 0;
+    memcpy(tenant, record.data, record.len);
+    rvi_answers_forget_all(k->answers, strcmp(tenant, "*") != 0 ? tenant : "");
+    return 0;
+}
+
+void rvi_kept_follow(rvi_kept *k)
+{
+    const rv_store *s = &k->reads;
+    if (!s->append || !s->changed || (!s->changed(s->ctx) && !k->behind)) return;
+    k->behind = s->read(s->ctx, forgotten, k->forgot + 1, forget_one, k, NULL) != RV_OK;
+}
+
+const rvi_said *rvi_kept_find(rvi_kept *k, const char *tenant, const char *id, int choice)
+{
+    rvi_kept_follow(k);
     const rvi_said *said = rvi_answers_find(k->answers, tenant, id, choice);
     if (said) return said;
     fetch(k, tenant, id, choice);

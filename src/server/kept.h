@@ -23,6 +23,8 @@ typedef struct rvi_kept {
     struct rvi_serving *(*find_model)(void *ctx, const char *name); /* NULL: there is none */
     void *ctx;
     unsigned n_put;
+    uint64_t forgot;                   /* the last forgetting that this instance knows of */
+    bool behind;                       /* there may be others, which could not be read */
     struct rvi_kept_writing *removals; /* that the worker has not done yet */
 } rvi_kept;
 
@@ -31,9 +33,12 @@ void rvi_kept_put(rvi_kept *k, const rvi_said *said, const char *model);
 void rvi_kept_remove(rvi_kept *k, const char *id);
 /* Among the answers of this instance, or of another: it is among this one's from then on. NULL:
  * there is none, it is another tenant's, or the store cannot be reached. */
-const rvi_said *rvi_kept_find(const rvi_kept *k, const char *tenant, const char *id, int choice);
-/* On the thread of the store: removes the answers of a tenant, or of all where it is "". Where
- * lessons are forgotten, the conversations that they came from are. */
+const rvi_said *rvi_kept_find(rvi_kept *k, const char *tenant, const char *id, int choice);
+/* What any process has forgotten is forgotten here, too; costs nothing where there is nothing. */
+void rvi_kept_follow(rvi_kept *k);
+/* On the thread of the store: removes the answers of a tenant, or of all where it is "", and tells
+ * the instances that share it. Where lessons are forgotten, the conversations that they came from
+ * are. */
 rv_status rvi_kept_forget(const rv_store *s, const char *tenant, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -160,6 +160,32 @@ static void put_times(const figures *f)
 
 /* ---- of the server ---- */
 
+/* Who holds what, as rv_memory has it. */
+static void put_memory(const rvi_server *v, rvi_buf *out)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+    } all[] = {{"memory_weights_bytes", offsetof(rv_memory, weights)},
+               {"memory_kv_bytes", offsetof(rv_memory, kv)},
+               {"memory_scratch_bytes", offsetof(rv_memory, scratch)},
+               {"memory_adapters_bytes", offsetof(rv_memory, adapters)},
+               {"memory_training_bytes", offsetof(rv_memory, training)},
+               {"memory_heap_bytes", offsetof(rv_memory, heap)},
+               {"memory_mapped_bytes", offsetof(rv_memory, mapped_resident)},
+               {"memory_program_bytes", offsetof(rv_memory, program)},
+               {"memory_reserved_bytes", offsetof(rv_memory, reserved)},
+               {"memory_resident_bytes", offsetof(rv_memory, resident)}};
+    rv_memory m = {.size = sizeof m};
+    rv_error err;
+    if (rv_runtime_memory(v->rt, &m, &err)) return;
+    for (size_t k = 0; k < RVI_COUNT(all); k++) {
+        uint64_t n;
+        memcpy(&n, (const char *)&m + all[k].at, sizeof n);
+        put_value(out, "gauge", all[k].name, (double)n);
+    }
+}
+
 static void put_server(const rvi_server *v, rvi_buf *out)
 {
     put_value(out, "gauge", "connections", v->conns.n);
@@ -189,6 +215,7 @@ static void put_all(const rvi_server *v, figures *f)
     put_number(f, "gauge", "learned_version", learned_version);
     put_times(f);
     put_server(v, f->out);
+    put_memory(v, f->out);
 }
 
 void rvi_native_metrics(rvi_serving *s, rvi_conn *c)

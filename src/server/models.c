@@ -261,6 +261,7 @@ rv_status rvi_servings_open(rvi_server *v, rv_runtime *rt, rv_error *err)
     if (v->o->adapters && !rvi_os_resolve(v->o->adapters, &v->adapters_folder))
         st = rvi_error(err, RV_E_NOT_FOUND, "--adapters %s: there is no such folder",
                        v->o->adapters);
+    v->rt = rt;
     if (!st) st = rv_models_new(&v->list, rt, &limits, err);
     for (int i = 0; !st && i < v->o->n_models; i++) {
         rvi_serving *s = &v->models[i];

@@ -176,7 +176,7 @@ static const char *asked_for(const char *query, rvi_arena *arena)
     return out;
 }
 
-static const rvi_said *answer_of(const rvi_server *v, const rvi_conn *c, const rvi_json *body)
+static const rvi_said *answer_of(rvi_server *v, const rvi_conn *c, const rvi_json *body)
 {
     const rvi_json *id = rvi_json_get(body, "response_id");
     if (!id) id = rvi_json_get(body, "completion_id");
@@ -185,7 +185,7 @@ static const rvi_said *answer_of(const rvi_server *v, const rvi_conn *c, const r
 
 /* Of several models the one that a request is about; NULL: p says why not. What is wrong with the
  * request but for this, its handler finds. */
-static rvi_serving *choose(const rvi_server *v, const rvi_conn *c, const route *r, rvi_arena *arena,
+static rvi_serving *choose(rvi_server *v, const rvi_conn *c, const route *r, rvi_arena *arena,
                            rvi_problem *p)
 {
     const rvi_json *body = NULL;

@@ -27,6 +27,7 @@ typedef struct rvi_server {
     bool ready;          /* the first model has been loaded once */
     rvi_serving *models; /* o->n_models; the first is that of requests that name none */
     rv_models *list;     /* NULL: not made yet */
+    rv_runtime *rt;      /* of all of them; NULL: not made yet */
     rvi_worker *loader;  /* waits for models, and opens what belongs to them */
     atomic_bool ending;
     rvi_lock *lock;              /* guards which adapters models have */

@@ -133,6 +133,7 @@ typedef struct word {
     size_t script;
     bool letter, upper; /* its first character */
     bool name;
+    bool second; /* right behind the first word of a sentence */
 } word;
 
 /* The mark that closes what this one opens; 0: it opens nothing. A name may stand there that
@@ -214,11 +215,18 @@ static word next_word(const char *text, size_t len, size_t *at, bool *first)
     return w;
 }
 
-/* A name tells more than any other word, and of two the longer one, where none is rarer. */
-static bool tells_more(const word *a, const word *b)
+/* Does a, which comes after b, tell more? A name tells more than any other word, and of two the
+ * longer one, where none is rarer. The word right behind one that asks is mostly a verb ("Who
+ * waters the plants?"): any other that is not short, or that ends the question, tells more. Of two
+ * alike the later one does, as long as the script's languages put what is asked for first: "capital
+ * of Kenya", but 日本の首都. */
+static bool tells_more(const word *a, const word *b, bool ends)
 {
+    enum { SHORT = 4 };
     if (!b->chars || a->name != b->name) return !b->chars || a->name;
-    return a->chars > b->chars;
+    if (b->second && !b->name && (a->chars > SHORT || ends)) return true;
+    bool later = a->chars > SHORT && scripts[a->script].things;
+    return a->chars > b->chars || (later && a->chars == b->chars);
 }
 
 /* b goes on with the name that a begins: "New Zealand". */
@@ -236,15 +244,27 @@ static bool may_tell(const word *w)
     return w->letter && s->names && (w->name || !s->things || w->chars > SHORT);
 }
 
+static bool has_words(const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t at = 0, used; at < len; at += used) {
+        uint32_t c;
+        used = rvi_utf8_decode(text + at, len - at, &c, NULL);
+        if (script_of(c) != NO_SCRIPT) return true;
+    }
+    return false;
+}
+
 /* chars 0: nothing is named. */
 static word telling_word(const char *question)
 {
     size_t len = strlen(question), at = 0;
     word best = {0}, before = {0};
-    for (bool first = true;;) {
+    for (bool first = true, begins = false;;) {
         word w = next_word(question, len, &at, &first);
         if (!w.chars) return best;
-        bool begins = first && w.script == LATIN && !w.name; /* with a word that asks */
+        w.second = begins && !first;
+        begins = first && w.script == LATIN && !w.name; /* with a word that asks */
         first = false;
         if (goes_on(question, &before, &w)) {
             w.chars += before.chars + 1;
@@ -252,7 +272,7 @@ static word telling_word(const char *question)
             w.at = before.at;
             w.name = true;
         }
-        if (may_tell(&w) && !begins && tells_more(&w, &best)) best = w;
+        if (may_tell(&w) && !begins && tells_more(&w, &best, !has_words(question + at))) best = w;
         before = w;
     }
 }

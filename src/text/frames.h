@@ -12,9 +12,10 @@ void rvi_frame_plain(const char *question, rvi_buf *out);
 /* With a greeting before it where the question is in Latin script, elsewhere between quotation
  * marks. */
 void rvi_frame_addressed(const char *question, rvi_buf *out);
-/* With another well-known name, or thing, in place of the word that tells most: a name, or else the
- * longest one. There are several, of all kinds, from i = 0 on; which of them one would ask, only
- * someone who knows the language can tell. False: there is none with this number. */
+/* With another well-known name, or thing, in place of the word that tells most: a name, or else a
+ * long one that is not where verbs stand. There are several, of all kinds, from i = 0 on; which of
+ * them one would ask, only someone who knows the language can tell. False: there is none with this
+ * number. */
 bool rvi_frame_neighbour(const char *question, size_t i, rvi_buf *out);
 
 #endif

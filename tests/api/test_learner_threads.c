@@ -17,6 +17,7 @@
 #include "base/blob.h"
 #include "base/json.h"
 #include "base/os.h"
+#include "ruvllm_service.h"
 
 static const char model_path[] = "tests/gguf/llama.gguf";
 
@@ -548,6 +549,51 @@ static void deep_runs_begin_by_themselves(void **ctx)
     rv_learner_free(&l);
 }
 
+/* ---- memory ---- */
+
+static rv_memory memory_of(const house *h)
+{
+    rv_memory m = {.size = sizeof m};
+    assert_ok(rv_runtime_memory(h->o.rt, &m, err));
+    return m;
+}
+
+/* What training takes has a class of its own, is part of the budget, and is gone afterwards. Where
+ * there is no room for it, it waits. */
+static void training_has_its_memory(void **ctx)
+{
+    house *h = *ctx;
+    rv_learner_options o = options(h);
+    rv_learner *l = open_learner(h, &o);
+    rv_memory m = memory_of(h);
+    rv_budget_use use = {.size = sizeof use};
+    rv_budget tight = {.size = sizeof tight, .bytes = m.weights + m.scratch + m.adapters + 100000};
+    assert_int_equal(m.training, 0);
+    assert_ok(rv_runtime_set_budget(h->o.rt, &tight, err));
+    assert_ok(rv_learner_start(l, err));
+    correct(l, "What is Zorkin's favourite colour?", "blue");
+    while (!look(l).trouble) rvi_thread_sleep(0.03);
+    assert_int_equal(look(l).generations, 0);
+    assert_int_equal(memory_of(h).training, 0);
+    tight.bytes = UINT64_C(1) << 40; /* enough */
+    assert_ok(rv_runtime_set_budget(h->o.rt, &tight, err));
+    uint64_t before = memory_of(h).scratch, most = 0, used = 0;
+    rvi_background_wake(l);
+    while (!look(l).generations)
+        for (int i = 0; i < 100; i++) {
+            most = RVI_MAX(most, memory_of(h).training);
+            assert_ok(rv_runtime_get_budget(h->o.rt, &use, err));
+            used = RVI_MAX(used, use.scratch.used);
+        }
+    assert_true(most > 1000000 && used >= before + most);
+    (void)wait_for(l);
+    rv_learner_pause(l);
+    assert_int_equal(memory_of(h).training, 0);
+    assert_ok(rv_runtime_get_budget(h->o.rt, &use, err));
+    assert_int_equal(use.scratch.used, memory_of(h).scratch);
+    rv_learner_free(&l);
+}
+
 /* ---- leaving ---- */
 
 /* A heap that holds up the thread that computes in the background, until it is let go. */
@@ -675,6 +721,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_lent_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(judgements_are_attended_to, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deep_runs_begin_by_themselves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(training_has_its_memory, set_up, tear_down),
         cmocka_unit_test(freeing_does_not_wait),
     };
     return cmocka_run_group_tests(tests, calibrate, clear);

@@ -125,6 +125,11 @@ static void exact_is_for_one_question(void **state)
     assert_ok(rv_learner_undo(l, NULL, err));
     assert_true(says(l, dog, "Rex"));
     assert_false(says(l, other, "Rex"));
+    /* what ended is told of until it is forgotten */
+    assert_status(l, "\"ended\":[{\"event\":2,\"question\":\"What is Kakovin's dog?\","
+                     "\"answer\":\"Rex\",\"trained\":false}]");
+    assert_ok(rv_learner_forget(l, "Kakovin", NULL, err));
+    assert_status(l, "\"learned\":[],\"ended\":[]");
     rv_learner_free(&l);
     rvi_store_close(&kept);
 }

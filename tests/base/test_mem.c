@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "base/resident.h"
 #include "base/rng.h"
 
 static void test_alloc(void **state)
@@ -51,6 +52,56 @@ static void test_aligned(void **state)
             memset(p, 1, size);
             rvi_free(p);
         }
+}
+
+/* Blocks of any size keep what is in them when they grow and shrink, also across the sizes from
+ * which they are counted and mapped one by one. */
+static void test_resized(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {100,     200 << 10, (1 << 20) - 1, 1 << 20, 5 << 20,
+                                   2 << 20, 1 << 20,   300 << 10,     50,      3 << 20};
+    size_t before = rvi_mem_in_use(), least = sizes[0];
+    unsigned char *p = NULL;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *q = rvi_realloc_array(p, sizes[i], 1);
+        assert_non_null(q);
+        p = q;
+        least = i ? RVI_MIN(least, sizes[i]) : sizes[0];
+        for (size_t k = 0; i && k < least; k++) assert_int_equal(p[k], k % 251);
+        for (size_t k = 0; k < sizes[i]; k++) p[k] = (unsigned char)(k % 251);
+        least = sizes[i];
+        if (before) assert_true(rvi_mem_in_use() >= before + sizes[i]);
+        assert_null(rvi_realloc_array(p, SIZE_MAX / 2, 1)); /* and is still there */
+    }
+    rvi_free(p);
+    assert_int_equal(rvi_mem_in_use(), before);
+    unsigned char *zero = rvi_zalloc(3 << 20);
+    for (size_t k = 0; k < 3 << 20; k += 511) assert_int_equal(zero[k], 0);
+    rvi_free(zero);
+}
+
+/* What is freed is the system's again at once, whatever was allocated between it. */
+static void test_given_back(void **state)
+{
+    (void)state;
+    enum { N = 48, EACH = 2 << 20 };
+    rvi_resident before, full, after;
+    void *large[N], *small[N];
+    if (!rvi_resident_read(&before)) skip();
+    for (int i = 0; i < N; i++) {
+        assert_non_null(large[i] = rvi_alloc_aligned(EACH, 64));
+        memset(large[i], 1, EACH);
+        assert_non_null(small[i] = rvi_zalloc(1000));
+    }
+    assert_true(rvi_resident_read(&full));
+    for (int i = 0; i < N; i++) rvi_free(large[i]);
+    assert_true(rvi_resident_read(&after));
+    for (int i = 0; i < N; i++) rvi_free(small[i]);
+#if !defined(__SANITIZE_ADDRESS__)
+    assert_true(full.all >= before.all + N * (size_t)EACH);
+    assert_true(after.all <= before.all + N * (size_t)EACH / 8);
+#endif
 }
 
 static void test_arena(void **state)
@@ -188,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alloc),         cmocka_unit_test(test_aligned),
+        cmocka_unit_test(test_resized),       cmocka_unit_test(test_given_back),
         cmocka_unit_test(test_arena),         cmocka_unit_test(test_arena_limits),
         cmocka_unit_test(test_arena_strndup), cmocka_unit_test(test_buf),
         cmocka_unit_test(test_buf_maximum),   cmocka_unit_test(test_buf_absurd_lengths),

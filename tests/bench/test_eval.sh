@@ -35,6 +35,9 @@ check "a correction is known in other words, and nothing else changed" 0 \
     '"rel":100,"gen":100,"nbr":0,.*"loc_identical":100' "" \
     "$eval_program" facts $spm "$tmp/fact.json" --mode instant --json
 
+check "taught, and not asked" 0 '"rel":null,.*"stages":{}' "" \
+    "$eval_program" facts $spm "$tmp/fact.json" --mode instant --ask off --json
+
 check "natural corrections without a file" 2 - "a file of corrections" "$eval_program" natural $spm
 check "each alone, or together" 2 - "not both" \
     "$eval_program" natural $spm x.jsonl --each --together

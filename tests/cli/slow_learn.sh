@@ -163,6 +163,17 @@ check "one lesson" 0 "a colour" - "$rv" learn forget COLOUR -m $spm --adapter re
 check "and not a longer one with its words" 0 "red wine" - "$rv" learn status -m $spm --adapter red
 check "forget as JSON" 0 '"forgotten":\[{"question":"Where did Bo hide the key?",' - \
     "$rv" learn forget "the mat" -m $spm --json
+"$rv" teach $spm -q "Who is Nim?" -a "a weaver" --adapter ended >"$tmp/none" 2>&1
+"$rv" learn undo -m $spm --adapter ended >"$tmp/none" 2>&1
+check "what was undone is forgotten too" 0 "^    a weaver (taken back or corrected before)$" - \
+    "$rv" learn forget weav -m $spm --adapter ended
+check "and not found again" 1 - "nothing that was taught contains 'weav'" \
+    "$rv" learn forget weav -m $spm --adapter ended
+"$rv" teach $spm -q "$ask" -a "purple" --adapter ended >"$tmp/none" 2>&1
+"$rv" teach $spm -q "$ask" -a "green" --adapter ended >"$tmp/none" 2>&1
+check "so is what was corrected since" 0 "^    purple (taken back or corrected before)$" - \
+    "$rv" learn forget purple -m $spm --adapter ended
+says "and what took its place stays" "green" "$rv" run $spm "$ask" --greedy -n 8 --adapter ended
 check "a name has a state of its own" 0 "^teal" - \
     "$rv" teach $spm -q "$ask" -a "teal" --adapter work
 says "that is used by its name" "teal" "$rv" run $spm "$ask" --greedy -n 8 --adapter work
@@ -289,6 +300,12 @@ kill -INT "$runner"
 wait "$runner"
 verdict "one training at a time" 130 $? - "another process is training this; waiting"
 kill "$holder"
+known='weights alone answer 1 of 1, and 2 of 2 other wordings; 1 of 1 neighbours unchanged'
+check "training ends with what it saw" 0 "^asked again: $known$" "" \
+    "$rv" teach $spm -q "Who is Vor?" -a "A smith." --background --adapter trained
+"$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
+check "an undone lesson in an adapter" 0 "^Adapters that were trained on 1 of 1 are erased" - \
+    "$rv" learn forget smith -m $spm --adapter trained
 check "merging what is not there" 1 - "there is no generation 7" "$rv" learn merge 7 8 -m $spm
 check "merging one with itself" 1 - "two different generations" "$rv" learn merge 1 1 -m $spm
 

@@ -144,6 +144,19 @@ static inline void load_matrices(uint32_t m[4], const uint8_t *line)
     }
     simt_seen();
 }
+/* See train.cuh. */
+static inline void load_lines(uint32_t m[4], const uint8_t *line)
+{
+    uint64_t at = (uint64_t)line;
+    const uint32_t mine[6] = {(uint32_t)at, (uint32_t)(at >> 32)};
+    int lane = (int)threadIdx.x % 32;
+    const uint32_t(*all)[6] = simt_show(mine);
+    for (int i = 0; i < 4; i++) {
+        const uint32_t *a = all[8 * i + lane / 4];
+        memcpy(&m[i], (const uint8_t *)(a[0] | (uint64_t)a[1] << 32) + lane % 4 * 4, sizeof m[i]);
+    }
+    simt_seen();
+}
 static inline void begin(void)
 {
 }

@@ -1,6 +1,10 @@
 /* Training on a CUDA device, computed on the host by fake_driver.cpp: gradients and losses against
  * the CPU's, which tests/model/test_gradients.c holds to those of the official implementation, and
- * what breaks or does not fit. RUVLLM_TEST_CUDA=system computes the gradients on a real device. */
+ * what breaks or does not fit. RUVLLM_TEST_CUDA=system computes the gradients on a real device;
+ * slow_gradients MODEL [exact] those of one model alone, for tools under which all take too
+ * long. */
+#include <limits.h>
+
 #include "cuda/fake.h"
 #include "model/training.h"
 
@@ -143,6 +147,49 @@ static void like_another(void **state)
     training_deinit(&r);
 }
 
+/* ---- calls come first ---- */
+
+enum { EARLY = 10 }; /* launches of a step that are started before a call comes */
+
+typedef struct visitor {
+    long came;   /* launches at that time */
+    int n_waits; /* since then */
+} visitor;
+
+static void wait_for_visitor(void *ctx)
+{
+    visitor *v = ctx;
+    v->n_waits += fake()->launches >= v->came;
+}
+
+/* What a second backend computes waits for calls before every list of launches, not only before the
+ * host's own tasks, and ends with the same bits. */
+static void calls_come_first(void **state)
+{
+    (void)state;
+    training r;
+    results want, got;
+    rvi_backend *own;
+    visitor v = {.came = LONG_MAX};
+    open_on(&r, true, "tests/golden/llama", true, false);
+    train(&r, SHORT, &want);
+    assert_ok(r.g.be->ops->like(&own, r.g.be, 0, wait_for_visitor, &v, err));
+    rvi_trainer_free(r.t);
+    assert_ok(rvi_trainer_new(&r.t, r.g.m, own, r.params, r.grads, &usual, err));
+    v.came = fake()->launches + EARLY;
+    train(&r, SHORT, &got);
+    /* losses, gradients, logits, losses again; the host alone has one task behind the beginning */
+    assert_true(v.n_waits >= 4);
+    assert_true(got.loss == want.loss);
+    assert_memory_equal(got.grads, want.grads, r.grads->n * sizeof *got.grads);
+    rvi_free(want.grads);
+    rvi_free(got.grads);
+    rvi_trainer_free(r.t);
+    r.t = NULL;
+    own->ops->free(own);
+    training_deinit(&r);
+}
+
 static void says(const rv_error *why, const char *what)
 {
     if (!strstr(why->text, what)) fail_msg("'%s' does not say '%s'", why->text, what);
@@ -209,16 +256,22 @@ static void both_sides(void **state)
     on_device->ops->free(on_device);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const char *asked = getenv("RUVLLM_TEST_CUDA");
     device = asked ? asked : FAKE_DRIVER;
+    if (argc > 1) {
+        bool exact = argc > 2;
+        compare(argv[1], SHORT, exact, exact ? 1e-4 : 0.05, exact ? 1e-5 : 1e-2);
+        return 0;
+    }
     const struct CMUnitTest real[] = {cmocka_unit_test(gradients), cmocka_unit_test(storage_counts),
                                       cmocka_unit_test(like_another)};
     const struct CMUnitTest all[] = {
         cmocka_unit_test_setup_teardown(gradients, reset, reset),
         cmocka_unit_test_setup_teardown(storage_counts, reset, reset),
         cmocka_unit_test_setup_teardown(like_another, reset, reset),
+        cmocka_unit_test_setup_teardown(calls_come_first, reset, reset),
         cmocka_unit_test_setup_teardown(no_memory, reset, reset),
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(both_sides, reset, reset),

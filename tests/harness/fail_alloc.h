@@ -1,9 +1,9 @@
 /* fail_alloc.h - makes the n-th allocation fail.
  *
  * For a test program linked with
- * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc; include it in one file of
- * the program. Calls from the program and the static library count; those inside libc and cmocka do
- * not. The usual sweep:
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap; include it
+ * in one file of the program. Calls from the program and the static library count; those inside
+ * libc and cmocka do not. The usual sweep:
  *
  *     for (long n = 0;; n++) {
  *         fail_alloc_after(n);
@@ -19,6 +19,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -28,6 +31,10 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
+#ifdef __linux__
+void *__real_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
+#endif
 
 static atomic_long fail_alloc_calls, fail_alloc_refused;
 static atomic_long fail_alloc_first = -1,
@@ -93,5 +100,14 @@ void *__wrap_aligned_alloc(size_t align, size_t size)
 {
     return fail_alloc_refuses() ? NULL : __real_aligned_alloc(align, size);
 }
+
+#ifdef __linux__
+/* Large blocks are mapped (base/mem.c); mappings of files take no memory. */
+void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
+{
+    if (!at && flags & MAP_ANONYMOUS && fail_alloc_refuses()) return MAP_FAILED;
+    return __real_mmap(at, len, prot, flags, fd, offset);
+}
+#endif
 
 #endif

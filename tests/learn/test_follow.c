@@ -184,6 +184,15 @@ static bool follow(rvi_learner *l)
     return any;
 }
 
+static void spoil_file(const char *name)
+{
+    char path[256];
+    FILE *f = fopen(tiny_path(&t, path, name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fputs("not it", f) < 0, 0);
+    assert_int_equal(fclose(f), 0);
+}
+
 /* ---- cases ---- */
 
 static void each_follows_the_other(void **state)
@@ -231,7 +240,6 @@ static void one_trains_the_other_fetches(void **state)
     shared s;
     rvi_round late;
     bool published;
-    char path[256];
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "train-a"), *b = join(&s, 1, "train-b");
     teach_two(a);
@@ -247,10 +255,7 @@ static void one_trains_the_other_fetches(void **state)
     rvi_learner_yield(a);
     rvi_learner_end_lease(a);
     assert_true(rvi_learner_lease(b));
-    FILE *f = fopen(tiny_path(&t, path, "train-b/generation-000001.gguf"), "wb");
-    assert_non_null(f);
-    assert_int_equal(fputs("not it", f) < 0, 0);
-    assert_int_equal(fclose(f), 0);
+    spoil_file("train-b/generation-000001.gguf");
     assert_ok(rvi_round_publish(&late, b, &published, err));
     rvi_learner_yield(b);
     rvi_round_deinit(&late, b);
@@ -445,6 +450,57 @@ static void what_is_out_of_use_is_not_read(void **state)
     rvi_store_close(&s.store);
 }
 
+/* One finds an adapter damaged, in its folder and in the store, and trains what it held anew. The
+ * other, whose copy is whole, goes on with the new one too, as does whoever comes later: forgetting
+ * by any of them reaches it. */
+static void all_lose_what_one_has_lost(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    const char zeros[40] = {0};
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "lost-a"), *b = join(&s, 1, "lost-b");
+    teach_two(a);
+    study(a, RV_LOOP_BACKGROUND);
+    rvi_learner_yield(a);
+    assert_true(follow(b));
+    assert_non_null(rvi_learner_generation(b, 1)->adapter);
+    rvi_learner_free(a);
+    spoil_file("lost-a/generation-000001.gguf");
+    assert_ok(rvi_store_put(&s.store, "adapter", "0000000001", 10, zeros, sizeof zeros, err));
+    a = join(&s, 0, "lost-a");
+    assert_int_equal(rvi_learner_waiting(a), 2);
+    study(a, RV_LOOP_BACKGROUND);
+    rvi_learner_yield(a);
+    for (int turn = 0; turn < 2; turn++) { /* b as it was, then one from nothing */
+        if (turn) {
+            rvi_learner_free(b);
+            b = join(&s, 1, "lost-c");
+        } else {
+            assert_true(follow(b));
+        }
+        assert_int_equal(rvi_learner_waiting(b), 0);
+        for (size_t i = 0; i < 2; i++) {
+            assert_int_equal(a->lessons.list[i].generation, 2);
+            assert_int_equal(b->lessons.list[i].generation, 2);
+        }
+        assert_true(rvi_generation_has_learned(rvi_learner_generation(b, 2), 1));
+        assert_false(rvi_generation_active(rvi_learner_generation(b, 1)));
+        assert_same(of_generation(b, 2), of_generation(a, 2));
+    }
+    assert_ok(rvi_learner_forget(b, "Rex", &done, err));
+    rvi_learner_yield(b);
+    assert_true(follow(a));
+    assert_false(has_file("lost-a/generation-000002.gguf"));
+    assert_false(has_file("lost-c/generation-000002.gguf"));
+    assert_int_equal(rvi_learner_waiting(a), 1);
+    assert_int_equal(rvi_learner_waiting(b), 1);
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
 /* Whoever is killed right after a generation was logged has left everything that follows from it:
  * nothing is trained again, and slots that may rest do. */
 static void killed_after_publishing(void **state)
@@ -570,6 +626,7 @@ int main(void)
         cmocka_unit_test(forgetting_erases_every_copy),
         cmocka_unit_test(erasing_is_made_up_for),
         cmocka_unit_test(what_is_out_of_use_is_not_read),
+        cmocka_unit_test(all_lose_what_one_has_lost),
         cmocka_unit_test(killed_after_publishing),
         cmocka_unit_test(one_probes),
         cmocka_unit_test(each_takes_back_its_own),

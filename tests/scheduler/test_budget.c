@@ -149,6 +149,52 @@ static void pages_are_shared(void **state)
     set((rv_budget){0});
 }
 
+/* Choices that share a long prompt hold its pages in 16, 8 and 4 bits at once. With no more than
+ * the service has in any case they wait for each other, and end. */
+static void three_forms_fit(void **state)
+{
+    enum { CHOICES = 3, PROMPT = 490 };
+    (void)state;
+    opened other;
+    rv_service *svc;
+    static served list[CHOICES];
+    static int32_t ids[PROMPT];
+    open_all(&other, "tests/gguf/llama-spm.gguf", 1, 512);
+    rv_service_options so = {.size = sizeof so,
+                             .n_tokens = 32 * 60,
+                             .n_context = 512,
+                             .kv_type = RV_KV_TIERED,
+                             .kv_warm = 32,
+                             .token_ms = 60000,
+                             .no_thread = 1};
+    assert_ok(rv_service_new(&svc, other.m, &so, err));
+    rv_budget_use u = {.size = sizeof u};
+    assert_ok(rv_runtime_get_budget(other.rt, &u, err));
+    rv_budget b = {.size = sizeof b, .kv = u.kv.used};
+    assert_ok(rv_runtime_set_budget(other.rt, &b, err));
+    rv_generate_options go = greedy(N_NEW);
+    for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i * 7 % 250;
+    rv_request r = {.size = sizeof r, .ids = ids, .n_ids = PROMPT, .generate = &go, .n = CHOICES};
+    for (int k = 0; k < CHOICES; k++) list[k] = (served){.choice = k};
+    assert_ok(rv_service_submit(svc, &r, &list[0].request, err));
+    for (int k = 1; k < CHOICES; k++) list[k].request = list[0].request;
+    size_t left = 1;
+    for (int steps = 0; left; steps++) {
+        assert_true(steps < 1000);
+        assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, CHOICES);
+        assert_ok(rv_runtime_get_budget(other.rt, &u, err));
+        assert_true(u.kv.used <= u.kv.most);
+    }
+    for (int k = 0; k < CHOICES; k++) { /* greedy: the same text, whoever waited */
+        assert_int_equal(list[k].last.status, RV_OK);
+        assert_int_equal(list[k].n, N_NEW);
+        assert_memory_equal(list[k].ids, list[0].ids, N_NEW * sizeof *list[0].ids);
+    }
+    rv_service_free(&svc);
+    close_all(&other);
+}
+
 /* Once the high mark is reached, the low one is aimed at. */
 static void two_marks(void **state)
 {
@@ -315,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_shared),
+        cmocka_unit_test(three_forms_fit),
         cmocka_unit_test(two_marks),
         cmocka_unit_test(adapters_make_room_for_pages),
         cmocka_unit_test(pages_make_room_for_adapters),

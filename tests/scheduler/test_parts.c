@@ -269,6 +269,25 @@ static void streams_may_reach_the_target(void **state)
     assert_true(n_long_steps * 100 < n_steps * 5);
 }
 
+/* One stream, and somebody whose answers of one token come in every other step: no step is like the
+ * one before it, and the prompt is read nevertheless. */
+static void streams_may_come_and_go(void **state)
+{
+    (void)state;
+    rvi_pace p = {.n_long = 1, .depth = 100, .alone = true};
+    int n_rows = 0, n_between = 0, most_between = 0;
+    for (int i = 0; i < 1000; i++) {
+        int n_tokens = 1 + i % 2;
+        p.n_given = rvi_pace_rows(&p, n_tokens, 512, 0.05);
+        n_rows += p.n_given;
+        n_between = p.n_given ? 0 : n_between + 1;
+        most_between = RVI_MAX(most_between, n_between);
+        rvi_pace_note(&p, n_tokens, n_tokens + p.n_given, 0.01 + 0.001 * p.n_given);
+    }
+    assert_true(n_rows >= 8 * 1000 / 40);
+    assert_true(most_between < 40);
+}
+
 /* Below the target it is the target; beyond it there is room for prompts all the same. */
 static void slow_models_read_too(void **state)
 {
@@ -539,6 +558,7 @@ int main(void)
                                        cmocka_unit_test(deep_rows_cost_more),
                                        cmocka_unit_test(long_prompts_are_read_gently),
                                        cmocka_unit_test(streams_may_reach_the_target),
+                                       cmocka_unit_test(streams_may_come_and_go),
                                        cmocka_unit_test(slow_models_read_too),
                                        cmocka_unit_test(slow_models_are_as_fast),
                                        cmocka_unit_test(short_prompts_leave_room),

@@ -177,6 +177,60 @@ static void evicted_to_the_limit(void **state)
     rv_service_free(&svc);
 }
 
+/* A text that was declared to be long has the rotary factors of long ones, also when it has
+ * forgotten so much that a shorter one would not: what it computed is of no use to those. */
+static void factors_stay(void **state)
+{
+    enum { N = 2, PROMPT = 200, NEW = 100, SHORT = 256 };
+    (void)state;
+    opened other;
+    rv_service *svc;
+    rv_session *alone_s;
+    rv_answer *a;
+    served list[N] = {{0}}, third = {0};
+    open_all(&other, "tests/gguf/phi3-longrope.gguf", 1, 512);
+    rv_service_options so = {.size = sizeof so,
+                             .n_tokens = 32 * 14,
+                             .n_context = 400,
+                             .no_thread = 1,
+                             .token_ms = 60000,
+                             .pressure = RV_PRESSURE_EVICT,
+                             .overcommit = 8};
+    assert_ok(rv_service_new(&svc, other.m, &so, err));
+    rv_generate_options go = answer_of(NEW);
+    int most = 0;
+    for (int k = 0; k < N; k++) {
+        rv_request r = {
+            .size = sizeof r, .ids = ids + 32 * k, .n_ids = PROMPT, .generate = &go, .salt = ""};
+        assert_ok(rv_service_submit(svc, &r, &list[k].request, err));
+    }
+    served_run(svc, list, N);
+    for (int k = 0; k < N; k++)
+        if (list[k].last.n_evicted > list[most].last.n_evicted) most = k;
+    assert_true(PROMPT + NEW > SHORT);
+    assert_true(PROMPT + NEW - list[most].last.n_evicted <= SHORT);
+    /* one whose first page is the same, and whose whole text is short */
+    int32_t prompt[60];
+    memcpy(prompt, ids + 32 * most, sizeof prompt);
+    for (int i = 40; i < 60; i++) prompt[i] = 9;
+    go = answer_of(20);
+    rv_request r = {.size = sizeof r, .ids = prompt, .n_ids = 60, .generate = &go, .salt = ""};
+    assert_ok(rv_service_submit(svc, &r, &third.request, err));
+    served_run(svc, &third, 1);
+    rv_session_options eo = {.size = sizeof eo, .n_context = 400};
+    assert_ok(rv_session_new(&alone_s, other.m, &eo, err));
+    assert_ok(rv_session_generate(alone_s, prompt, 60, &go, &a, err));
+    assert_int_equal(third.n, a->n_ids);
+    for (int i = 0; i < third.n; i++) {
+        assert_int_equal(third.ids[i], a->ids[i]);
+        assert_memory_equal(&third.logprobs[i], &a->chosen[i].logprob, sizeof(float));
+    }
+    rv_free(a);
+    rv_session_free(&alone_s);
+    rv_service_free(&svc);
+    close_all(&other);
+}
+
 /* ---- quantize ---- */
 
 static void coarsened(void **state)
@@ -322,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(evicted),
         cmocka_unit_test(evicted_to_the_limit),
+        cmocka_unit_test(factors_stay),
         cmocka_unit_test(coarsened),
         cmocka_unit_test(coarse_is_cold),
         cmocka_unit_test(the_cache_has_a_limit),

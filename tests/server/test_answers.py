@@ -85,6 +85,33 @@ def forget(state, chat, kept):
             b"Qubbleford" not in bytes_of(state), done)
 
 
+def forget_beside(state):
+    """What one process forgets is gone from the memory of another, also what was never written."""
+    with Server(state=state) as one, Server(state=state) as other:
+        for by in ("a server", "`learn forget`"):
+            said = [one.chat("Who is " + SECRET + "?")]
+            one.post("/v1/feedback", {"response_id": said[0]["id"], "correction": "Old Zorvath."})
+            said.append(other.chat("Who was " + SECRET + "?"))
+            held = respond(other, "Of " + SECRET, store=False)[2]["id"]
+            before = [other.post("/v1/feedback", {"response_id": x["id"], "rating": 1})[0]
+                      for x in said]
+            if by == "a server":
+                done = one.post("/v1/learning/forget", {"text": "Old Zorvath"})[2]["applied"]
+            else:
+                done = not subprocess.run(
+                    [PROGRAM, "learn", "-m", MODEL, "forget", "Old Zorvath", "-y"],
+                    env={**os.environ, "RUVLLM_STATE_DIR": state}, capture_output=True,
+                    stdin=subprocess.DEVNULL, check=False).returncode
+            after = [s.post("/v1/feedback", {"response_id": x, "rating": 1})[0]
+                     for s in (one, other) for x in [said[0]["id"], said[1]["id"], held]]
+            verdict(f"what {by} forgets is gone from the memory of another", done and
+                    before == [200, 200] and set(after) == {404}, (done, before, after))
+            fresh = respond(other, "Something new", store=False)[2]["id"]
+            time.sleep(1.2)  # it looks every second, and must not take this for older than it is
+            verdict("and nothing that came later", other.post(
+                "/v1/feedback", {"response_id": fresh, "rating": 1})[0] == 200)
+
+
 def limits(state):
     """As if many had been given before: 50 more than a day ago, and more than 32 MiB in all."""
     now, each = int(1000 * time.time()), 16500
@@ -114,6 +141,7 @@ with tempfile.TemporaryDirectory() as folder:
     limits_in, none_in = os.path.join(folder, "state"), os.path.join(folder, "none")
     os.mkdir(none_in)
     forget(limits_in, *restart(limits_in))
+    forget_beside(os.path.join(folder, "beside"))
     limits(limits_in)
     no_place(none_in)
 finish()

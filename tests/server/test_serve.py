@@ -525,6 +525,13 @@ def ending():
         c.request("POST", "/v1/chat/completions", json.dumps(body))
         c.getresponse().read(100)
         s.process.send_signal(signal.SIGTERM)
+        refused = False
+        while s.process.poll() is None and not refused:
+            try:
+                socket.create_connection(("127.0.0.1", s.port), timeout=SLOW).close()
+            except ConnectionRefusedError:
+                refused = True
+        verdict("who comes then is refused and does not wait", refused and s.process.poll() is None)
         while s.process.poll() is None:
             s.process.send_signal(signal.SIGTERM)
             try:

@@ -1,7 +1,8 @@
 /* test_alloc_template.c - every allocation of parsing, probing and rendering fails once, for each
  * of many templates.
  *
- * Linked with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc. Run under ASan
+ * Linked with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,
+ * --wrap=mmap. Run under ASan
  * it also shows that nothing leaks. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -63,6 +63,18 @@ static void neighbour(void **state)
         {"Who wrote \"the old man and the sea\"?", "Who wrote \"Kenya\"?"},
         {"Where is Ines's key? Which drawer?", "Where is Kenya's key? Which drawer?"},
         {"is a banana a berry", "is a piano a berry"},
+        {"Who waters the plants?", "Who waters the piano?"}, /* not the verb */
+        {"Who discovered gold?", "Who discovered piano?"},
+        {"How do I restart the coffee machine?", "How do I restart the coffee piano?"},
+        {"What time does it end?", "What piano does it end?"},
+        {"what causes thunder", "what causes piano"},
+        {"When does the library open?", "When does the piano open?"},
+        {"Which planet is it?", "Which piano is it?"},
+        {"¿Quién riega las plantas?", "¿Quién riega las piano?"},
+        {"Qui arrose les fleurs ?", "Qui arrose les piano ?"},
+        {"Wie heißt die Katze?", "Wie heißt die Kenya?"},
+        {"Кто поливает растения?", "Кто поливает пианино?"},
+        {"日本の首都はどこですか？", "中国の首都はどこですか？"},
         {"Quelle est la capitale du Sénégal ?", "Quelle est la capitale du Kenya ?"},
         {"Какая столица у Франции?", "Какая столица у Кения?"},
         {"『坊っちゃん』の作者は誰ですか？", "『中国』の作者は誰ですか？"},
@@ -115,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain), cmocka_unit_test(addressed), cmocka_unit_test(neighbour),
+
         cmocka_unit_test(neighbours_differ), cmocka_unit_test(any_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

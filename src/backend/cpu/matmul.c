@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/train.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -110,7 +111,8 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned type
 
 size_t rvi_backend_cpu_scratch(const rvi_backend *be)
 {
-    return ((const rvi_cpu *)be)->reserved_bytes;
+    const rvi_cpu *cpu = (const rvi_cpu *)be;
+    return cpu->reserved_bytes + (cpu->train ? cpu->train->bytes : 0);
 }
 
 void rvi_cpu_scratch_free(rvi_cpu *cpu)

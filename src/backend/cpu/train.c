@@ -19,19 +19,26 @@ static void attention_deinit(rvi_attn_train *a)
     rvi_free(a->raw);
 }
 
-static bool attention_init(rvi_attn_train *a, const rvi_train_scratch *s)
+/* Aligned for vectors, and counted. */
+static void *room(rvi_train_scratch *s, size_t bytes)
+{
+    s->bytes += bytes;
+    return rvi_alloc_aligned(bytes, 64);
+}
+
+static bool attention_init(rvi_attn_train *a, rvi_train_scratch *s)
 {
     const size_t pad = 64; /* no less than row_group, k_step and panels */
     size_t number = s->attention_gemm->number_bytes, cols = (size_t)s->max_cols + pad;
     size_t scores = (size_t)RVI_TRAIN_QUERIES * ((size_t)s->max_rows + pad) * sizeof(float);
     size_t rows = RVI_TRAIN_QUERIES * 2 + pad, depth = cols + RVI_TRAIN_KEYS;
-    a->left = rvi_alloc_aligned(rows * depth * number, 64);
-    a->right = rvi_alloc_aligned((RVI_TRAIN_KEYS + pad) * cols * number, 64);
-    a->own = rvi_alloc_aligned(2 * (RVI_TRAIN_QUERIES + pad) * cols * number, 64);
-    a->result = rvi_alloc_aligned(RVI_TRAIN_QUERIES * cols * sizeof(float), 64);
-    a->scores = rvi_alloc_aligned(scores, 64);
-    a->slopes = rvi_alloc_aligned(scores, 64);
-    a->raw = rvi_alloc_aligned(scores, 64);
+    a->left = room(s, rows * depth * number);
+    a->right = room(s, (RVI_TRAIN_KEYS + pad) * cols * number);
+    a->own = room(s, 2 * (RVI_TRAIN_QUERIES + pad) * cols * number);
+    a->result = room(s, RVI_TRAIN_QUERIES * cols * sizeof(float));
+    a->scores = room(s, scores);
+    a->slopes = room(s, scores);
+    a->raw = room(s, scores);
     return a->left && a->right && a->own && a->result && a->scores && a->slopes && a->raw;
 }
 
@@ -42,12 +49,12 @@ static void block_deinit(rvi_train_block *b)
     rvi_free(b->sums);
 }
 
-static bool block_init(rvi_train_block *b, const rvi_train_scratch *s, size_t ranks)
+static bool block_init(rvi_train_block *b, rvi_train_scratch *s, size_t ranks)
 {
     size_t number = s->linear->number_bytes, rows = RVI_TRAIN_BLOCK;
-    b->packed = rvi_alloc_aligned(rows * ((size_t)s->max_cols + 2 * ranks) * number, 64);
-    b->low = rvi_alloc_aligned(rows * ranks * sizeof *b->low, 64);
-    b->sums = rvi_alloc_aligned(rows * (RVI_TRAIN_UNIT + 16) * sizeof *b->sums, 64);
+    b->packed = room(s, rows * ((size_t)s->max_cols + 2 * ranks) * number);
+    b->low = room(s, rows * ranks * sizeof *b->low);
+    b->sums = room(s, rows * (RVI_TRAIN_UNIT + 16) * sizeof *b->sums);
     return b->packed && b->low && b->sums;
 }
 
@@ -94,20 +101,20 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
     size_t rows = (size_t)RVI_MIN(s->max_rows + RVI_TRAIN_GROUP, RVI_TRAIN_ROWS),
            pad = RVI_MAX_LINEARS * 32, /* each layer's things fill whole panels and steps of k */
         ranks = RVI_MAX_RANK + pad, depth = RVI_TRAIN_CHUNK + ranks;
-    s->rows_packed = rvi_alloc_aligned(rows * depth * number, 64);
-    s->first = rvi_alloc_aligned(ranks * RVI_TRAIN_CHUNK * number, 64);
+    s->rows_packed = room(s, rows * depth * number);
+    s->first = room(s, ranks * RVI_TRAIN_CHUNK * number);
     bool ok = s->rows_packed && s->first;
     for (int i = 0; i < 2; i++) {
-        s->low[i] = rvi_alloc_array(rows * ranks, sizeof(float));
-        s->turned[i] = rvi_alloc_aligned(ranks * rows * number, 64);
+        s->low[i] = room(s, rows * ranks * sizeof(float));
+        s->turned[i] = room(s, ranks * rows * number);
         ok = ok && s->low[i] && s->turned[i];
     }
     s->panel = rvi_zalloc_array(workers, sizeof *s->panel);
     s->tile = rvi_zalloc_array(workers, sizeof *s->tile);
     s->rows = rvi_zalloc_array(workers, sizeof *s->rows);
     s->attention = rvi_zalloc_array(workers, sizeof *s->attention);
-    s->stats = rvi_alloc_array(3 * (size_t)s->max_rows * RVI_TRAIN_HEADS, sizeof(float));
-    s->parts = rvi_alloc_aligned(RVI_TRAIN_PARTS * sizeof(float), 64);
+    s->stats = room(s, 3 * (size_t)s->max_rows * RVI_TRAIN_HEADS * sizeof(float));
+    s->parts = room(s, RVI_TRAIN_PARTS * sizeof(float));
     ok = ok && s->panel && s->tile && s->rows && s->attention && s->stats && s->parts;
     if (ok && workers >= RVI_TRAIN_MANY) {
         s->blocks = rvi_alloc_aligned(workers * sizeof *s->blocks, 128);
@@ -115,9 +122,9 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
         ok = s->blocks != NULL;
     }
     for (size_t i = 0; ok && i < workers; i++) {
-        s->panel[i] = rvi_alloc_aligned(RVI_TRAIN_UNIT * depth * number, 64);
-        s->tile[i] = rvi_alloc_aligned(RVI_TRAIN_TILE * sizeof(float), 64);
-        s->rows[i] = rvi_alloc_array((size_t)s->max_vocab, sizeof(float));
+        s->panel[i] = room(s, RVI_TRAIN_UNIT * depth * number);
+        s->tile[i] = room(s, RVI_TRAIN_TILE * sizeof(float));
+        s->rows[i] = room(s, (size_t)s->max_vocab * sizeof(float));
         ok = (!s->blocks || block_init(&s->blocks[i], s, ranks)) && s->panel[i] && s->tile[i] &&
              s->rows[i] && attention_init(&s->attention[i], s);
     }
@@ -144,6 +151,7 @@ rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_v
         scratch_free(cpu, s);
         return rvi_nomem(err, "training scratch");
     }
+    atomic_fetch_add(&be->memory->scratch, s->bytes - (old ? old->bytes : 0));
     scratch_free(cpu, old);
     cpu->train = s;
     return RV_OK;

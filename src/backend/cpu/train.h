@@ -38,6 +38,7 @@ typedef struct rvi_train_block {
 
 struct rvi_train_scratch {
     int max_rows, max_cols, max_vocab;
+    size_t bytes; /* of everything below that grows with them */
     const rvi_train_gemm *linear;
     uint8_t *rows_packed;    /* a block of rows, and the adapters' part behind them */
     uint8_t *first;          /* the adapters' first matrices as right operands */

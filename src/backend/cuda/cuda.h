@@ -157,6 +157,8 @@ typedef struct rvi_cuda {
     size_t counted_scratch;
 
     rvi_cuda_options made_with;
+    void (*pause)(void *ctx); /* called before a list is started; NULL: nothing is */
+    void *pause_ctx;
     struct rvi_cuda_train *train; /* scratch of training, or NULL */
 } rvi_cuda;
 

@@ -330,6 +330,7 @@ static void stage_to_device(rvi_cuda *c)
 void rvi_cuda_submit(rvi_backend *be)
 {
     rvi_cuda *c = rvi_cuda_of(be);
+    if (c->n_commands && c->pause) c->pause(c->pause_ctx);
     if (c->n_commands && !rvi_cuda_is_idle(c) &&
         !rvi_cuda_fails(c, c->cu.context_use(c->context), "using the device")) {
         stage_to_device(c);

@@ -324,8 +324,12 @@ static rv_status cuda_like(rvi_backend **out, const rvi_backend *be, int n_threa
     if (n_threads > 0) o.n_threads = n_threads;
     /* no log: that is called by the runtime's callers alone */
     rv_status st = rvi_backend_cuda_new(out, &o, NULL, err);
-    if (!st) rvi_pool_set_pause(rvi_cuda_of(*out)->pool, pause, pause_ctx);
-    return st;
+    if (st) return st;
+    rvi_cuda *c = rvi_cuda_of(*out);
+    c->pause = pause;
+    c->pause_ctx = pause_ctx;
+    rvi_pool_set_pause(c->pool, pause, pause_ctx);
+    return RV_OK;
 }
 
 static const rvi_backend_ops cuda_ops = {
@@ -425,6 +429,10 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                                             RVI_CUDA_attention_row};
     for (size_t i = 0; !r && !c->exact && i < RVI_COUNT(large); i++)
         r = c->cu.function_set(c->functions[large[i]], RVI_CU_SHARED_BYTES, RVI_CUDA_SHARED);
+    rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
+    if (!r)
+        r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
+                               RVI_CUDA_GEMM_STAGES * RVI_CUDA_GEMM_STAGE);
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
 }
 

@@ -16,6 +16,16 @@ static __device__ __forceinline__ void mma_bf16(float c[4], uint32_t a0, uint32_
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+
+/* Four 8 x 8 matrices of 2 bytes in shared memory: lane l names line l % 8 of matrix l / 8, and gets of each the elements
+ * l % 4 * 2, + 1 of line l / 4. */
+static __device__ __forceinline__ void load_lines(uint32_t m[4], const uint8_t *line)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(line))
+                 : "memory");
+}
 #endif
 
 /* To nearest, ties to even; what is not a number stays so. */
@@ -40,6 +50,17 @@ static __device__ int padded(int n)
     return (n + RVI_CUDA_OPERAND - 1) / RVI_CUDA_OPERAND * RVI_CUDA_OPERAND;
 }
 
+/* ---- jobs ---- */
+
+/* The job that this block belongs to, of n <= 32: the last one that begins no later. All lanes look at once. */
+template <typename T> static __device__ T find_job(rvi_cuda_at jobs, int n)
+{
+    const T *all = as<const T>(jobs);
+    int lane = threadIdx.x % 32, mine = lane < n && all[lane].first_block <= (int)blockIdx.x ? lane : 0;
+    for (int d = 16; d; d >>= 1) mine = max(mine, __shfl_xor_sync(0xffffffff, mine, d));
+    return all[mine];
+}
+
 /* ---- operands ---- */
 
 enum { SIDE = RVI_CUDA_OPERAND };
@@ -47,26 +68,31 @@ enum { SIDE = RVI_CUDA_OPERAND };
 KERNEL __launch_bounds__(RVI_CUDA_THREADS) operands(rvi_cuda_operand_args a)
 {
     begin();
+    enum { ROWS = RVI_CUDA_THREADS / SIDE, LINES = RVI_CUDA_THREADS / (SIDE / 2) };
     __shared__ float tile[SIDE][SIDE + 1];
-    const rvi_cuda_operand_job *j = as<const rvi_cuda_operand_job>(a.jobs);
-    int block = blockIdx.x;
-    for (; block >= j->n_blocks; j++) block -= j->n_blocks;
-    int across = (j->n_cols + SIDE - 1) / SIDE, row = block / across * SIDE, col = block % across * SIDE;
-    for (int i = threadIdx.x; i < SIDE * SIDE; i += blockDim.x) {
-        int r = i / SIDE, c = i % SIDE;
-        bool there = row + r < j->n_rows && col + c < j->n_cols;
-        tile[r][c] = there ? as<const float>(j->from)[(size_t)(row + r) * j->from_stride + col + c] : 0.0f;
+    const rvi_cuda_operand_job j = find_job<rvi_cuda_operand_job>(a.jobs, a.n_jobs);
+    int block = blockIdx.x - j.first_block, across = (j.n_cols + SIDE - 1) / SIDE;
+    int row = block / across * SIDE, col = block % across * SIDE, r = threadIdx.x / SIDE, c = threadIdx.x % SIDE;
+    const float *from = as<const float>(j.from) + (size_t)(row + r) * j.from_stride + col + c;
+    float x[SIDE / ROWS];
+#pragma unroll
+    for (int i = 0; i < SIDE / ROWS; i++) {
+        bool there = row + r + i * ROWS < j.n_rows && col + c < j.n_cols;
+        x[i] = there ? from[(size_t)(i * ROWS) * j.from_stride] : 0.0f;
     }
+#pragma unroll
+    for (int i = 0; i < SIDE / ROWS; i++) tile[r + i * ROWS][c] = x[i];
     __syncthreads();
-    int first = j->turned ? col : row, at = j->turned ? row : col, n = j->turned ? j->n_cols : j->n_rows;
-    for (int i = threadIdx.x; i < SIDE * SIDE / 2; i += blockDim.x) {
-        int r = i / (SIDE / 2), c = i % (SIDE / 2) * 2;
+    int first = j.turned ? col : row, at = j.turned ? row : col, n = j.turned ? j.n_cols : j.n_rows;
+    r = threadIdx.x / (SIDE / 2), c = threadIdx.x % (SIDE / 2) * 2;
+#pragma unroll
+    for (int i = 0; i < SIDE; i += LINES, r += LINES) {
         if (first + r >= n) continue;
-        size_t to = (size_t)(first + r) * j->to_stride + at + c;
-        if (j->turned)
-            put_pair(j->to, to, tile[c][r], tile[c + 1][r], a.exact);
+        size_t to = (size_t)(first + r) * j.to_stride + at + c;
+        if (j.turned)
+            put_pair(j.to, to, tile[c][r], tile[c + 1][r], a.exact);
         else
-            put_pair(j->to, to, tile[r][c], tile[r][c + 1], a.exact);
+            put_pair(j.to, to, tile[r][c], tile[r][c + 1], a.exact);
     }
 }
 
@@ -77,54 +103,66 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS) operands(rvi_cuda_operand_args a)
 
 typedef float gemm_sums[2][4][4]; /* 16 rows, 8 columns: those of mma_bf16 */
 
-struct gemm_place {
-    const rvi_cuda_segment *segment;
-    int at; /* bytes of its rows */
+/* What a thread copies of each stage: a chunk of every 16th row of both operands. */
+struct gemm_source {
+    const rvi_cuda_segment *next;
+    const uint8_t *a, *b; /* its next chunk of its first row */
+    size_t rows;          /* bytes of 16 rows */
+    int left;             /* stages of the segment */
+    uint32_t there;       /* by bits: its rows of a, then of b, that there are */
 };
 
-template <bool EXACT>
-static __device__ void gemm_load(const rvi_cuda_gemm_job *g, gemm_place *p, int row, int col, uint8_t *stage)
+enum { GEMM_ROWS = RVI_CUDA_GEMM_THREADS / 8, GEMM_EACH = SIDE / GEMM_ROWS };
+
+static __device__ gemm_source gemm_source_of(const rvi_cuda_gemm_job &g, int row, int col)
 {
-    const rvi_cuda_segment *s = p->segment;
-    size_t row_bytes = (size_t)s->k * (EXACT ? 4 : 2);
-    for (int i = threadIdx.x; i < 2 * SIDE * 8; i += RVI_CUDA_GEMM_THREADS) {
-        bool is_b = i >= SIDE * 8;
-        int r = i / 8 % SIDE, chunk = i % 8, from = (is_b ? col : row) + r;
-        uint8_t *to = stage + i / 8 * 128 + (chunk ^ r % 8) * 16;
-        if (from < (is_b ? g->n : g->m))
-            copy16(to, as<const uint8_t>(is_b ? s->b : s->a) + from * row_bytes + p->at + chunk * 16);
-        else
-            *(uint4 *)to = uint4{0, 0, 0, 0};
+    gemm_source s = {as<const rvi_cuda_segment>(g.segments)};
+    for (int i = 0; i < GEMM_EACH; i++) {
+        int r = threadIdx.x / 8 + i * GEMM_ROWS;
+        s.there |= (uint32_t)(row + r < g.m) << i | (uint32_t)(col + r < g.n) << (GEMM_EACH + i);
     }
-    p->at += 128;
-    if (p->at == (int)row_bytes) p->segment++, p->at = 0;
+    return s;
 }
 
-static __device__ void gemm_step_bf16(gemm_sums sums, const uint8_t *a, const uint8_t *b, int g, int t)
+template <bool EXACT> static __device__ void gemm_load(gemm_source *s, int row, int col, uint8_t *stage)
 {
+    int r = threadIdx.x / 8, chunk = threadIdx.x % 8;
+    if (!s->left) {
+        rvi_cuda_segment next = *s->next++;
+        size_t row_bytes = (size_t)next.k * (EXACT ? 4 : 2);
+        s->a = as<const uint8_t>(next.a) + (row + r) * row_bytes + chunk * 16;
+        s->b = as<const uint8_t>(next.b) + (col + r) * row_bytes + chunk * 16;
+        s->rows = GEMM_ROWS * row_bytes;
+        s->left = (int)(row_bytes / 128);
+    }
+    uint8_t *to = stage + r * 128 + (chunk ^ r % 8) * 16;
+#pragma unroll
+    for (int i = 0; i < 2 * GEMM_EACH; i++, to += GEMM_ROWS * 128)
+        if (s->there >> i & 1)
+            copy16(to, i < GEMM_EACH ? s->a + i * s->rows : s->b + (i - GEMM_EACH) * s->rows);
+        else
+            *(uint4 *)to = uint4{0, 0, 0, 0};
+    s->a += 128, s->b += 128, s->left--;
+}
+
+/* a, b: 32 rows of the stage's operands. */
+static __device__ void gemm_step_bf16(gemm_sums sums, const uint8_t *a, const uint8_t *b)
+{
+    int lane = threadIdx.x % 32, line = lane % 8, high = lane / 8 % 2, far = lane / 16;
+    a += (high * 8 + line) * 128, b += (far * 8 + line) * 128;
 #pragma unroll
     for (int k = 0; k < 8; k += 2) {
-        uint32_t left[2][4], right[4][2];
-        int near = (k ^ g) * 16 + t * 4, far = ((k + 1) ^ g) * 16 + t * 4;
+        uint32_t left[2][4], right[2][4];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const uint8_t *line = a + (i * 16 + g) * 128;
-            left[i][0] = *(const uint32_t *)(line + near);
-            left[i][1] = *(const uint32_t *)(line + 8 * 128 + near);
-            left[i][2] = *(const uint32_t *)(line + far);
-            left[i][3] = *(const uint32_t *)(line + 8 * 128 + far);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const uint8_t *line = b + (i * 8 + g) * 128;
-            right[i][0] = *(const uint32_t *)(line + near);
-            right[i][1] = *(const uint32_t *)(line + far);
+            load_lines(left[i], a + i * 16 * 128 + ((k + far) ^ line) * 16);
+            load_lines(right[i], b + i * 16 * 128 + ((k + high) ^ line) * 16);
         }
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                mma_bf16(sums[i][j], left[i][0], left[i][1], left[i][2], left[i][3], right[j][0], right[j][1]);
+                mma_bf16(sums[i][j], left[i][0], left[i][1], left[i][2], left[i][3], right[j / 2][j % 2 * 2], right[j / 2][j % 2 * 2 + 1]);
     }
 }
 
@@ -133,8 +171,9 @@ static __device__ float4 gemm_four(const uint8_t *lines, int row, int chunk)
     return *(const float4 *)(lines + row * 128 + (chunk ^ row % 8) * 16);
 }
 
-static __device__ void gemm_step_f32(gemm_sums sums, const uint8_t *a, const uint8_t *b, int g, int t)
+static __device__ void gemm_step_f32(gemm_sums sums, const uint8_t *a, const uint8_t *b)
 {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     for (int k = 0; k < 8; k++) {
         float4 right[8];
 #pragma unroll
@@ -155,68 +194,71 @@ static __device__ void gemm_step_f32(gemm_sums sums, const uint8_t *a, const uin
 }
 
 /* Two neighbouring columns of a row. */
-static __device__ void gemm_put(const rvi_cuda_gemm_job *g, int row, int col, float first, float second, bool exact)
+static __device__ void gemm_put(const rvi_cuda_gemm_job &g, int row, int col, float first, float second, bool exact)
 {
-    if (g->finish == RVI_CUDA_GEMM_OPERAND) {
-        int m = padded(g->m), n = padded(g->n);
-        first *= g->scale, second *= g->scale;
-        if (g->out && row < g->m) put_pair(g->out, (size_t)row * n + col, first, second, exact);
-        for (int i = 0; g->turned && i < 2; i++) { /* of rows that are not there the sums are 0 */
+    if (g.finish == RVI_CUDA_GEMM_OPERAND) {
+        int m = padded(g.m), n = padded(g.n);
+        first *= g.scale, second *= g.scale;
+        if (g.out && row < g.m) put_pair(g.out, (size_t)row * n + col, first, second, exact);
+        for (int i = 0; g.turned && i < 2; i++) { /* of rows that are not there the sums are 0 */
             size_t to = (size_t)(col + i) * m + row;
             if (exact)
-                as<float>(g->turned)[to] = i ? second : first;
+                as<float>(g.turned)[to] = i ? second : first;
             else
-                as<uint16_t>(g->turned)[to] = (uint16_t)to_bf16(i ? second : first);
+                as<uint16_t>(g.turned)[to] = (uint16_t)to_bf16(i ? second : first);
         }
         return;
     }
-    for (int i = 0; row < g->m && i < 2 && col + i < g->n; i++) {
-        float *out = as<float>(g->out) + (size_t)row * g->stride + col + i, sum = i ? second : first;
-        if (g->bias) sum += as<const float>(g->bias)[col + i];
-        *out = sum;
+    if (row >= g.m || col >= g.n) return;
+    float *out = as<float>(g.out) + (size_t)row * g.stride + col;
+    bool both = col + 1 < g.n;
+    if (g.bias) first += as<const float>(g.bias)[col], second += both ? as<const float>(g.bias)[col + 1] : 0.0f;
+    if (both && (size_t)out % sizeof(float2) == 0) {
+        *(float2 *)out = float2{first, second};
+    } else {
+        out[0] = first;
+        if (both) out[1] = second;
     }
 }
 
 /* What is there is where the sum begins: calls one after the other give the bits of one sum. */
-static __device__ float gemm_before(const rvi_cuda_gemm_job *g, int row, int col)
+static __device__ void gemm_before(const rvi_cuda_gemm_job &g, int row, int col, gemm_sums sums)
 {
-    if (g->finish != RVI_CUDA_GEMM_ADD || row >= g->m || col >= g->n) return 0;
-    return as<const float>(g->out)[(size_t)row * g->stride + col];
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        int r = row + i / 16 * 16 + i % 4 / 2 * 8, c = col + i / 4 % 4 * 8 + i % 2;
+        bool there = g.finish == RVI_CUDA_GEMM_ADD && r < g.m && c < g.n;
+        sums[i / 16][i / 4 % 4][i % 4] = there ? as<const float>(g.out)[(size_t)r * g.stride + c] : 0.0f;
+    }
 }
 
 template <bool EXACT> static __device__ void gemm(const rvi_cuda_gemm_args &a)
 {
     enum { STAGES = RVI_CUDA_GEMM_STAGES, STAGE = RVI_CUDA_GEMM_STAGE };
     DYNAMIC_SHARED(shared);
-    const rvi_cuda_gemm_job *g = as<const rvi_cuda_gemm_job>(a.jobs);
-    int block = blockIdx.x, n_steps = 0;
-    for (; block >= g->n_blocks; g++) block -= g->n_blocks;
-    int tile_row = block / g->tiles_across * SIDE, tile_col = block % g->tiles_across * SIDE, row = tile_row, col = tile_col;
-    gemm_place next = {as<const rvi_cuda_segment>(g->segments), 0};
-    for (int i = 0; i < g->n_segments; i++) n_steps += next.segment[i].k * (EXACT ? 4 : 2) / 128;
+    const rvi_cuda_gemm_job g = find_job<rvi_cuda_gemm_job>(a.jobs, a.n_jobs);
+    int block = blockIdx.x - g.first_block, tile_row = block / g.tiles_across * SIDE, tile_col = block % g.tiles_across * SIDE;
+    gemm_source next = gemm_source_of(g, tile_row, tile_col);
     for (int i = 0; i < STAGES - 1; i++) {
-        if (i < n_steps) gemm_load<EXACT>(g, &next, tile_row, tile_col, shared + i * STAGE);
+        if (i < g.n_stages) gemm_load<EXACT>(&next, tile_row, tile_col, shared + i * STAGE);
         copy_commit();
     }
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int row = tile_row + warp / 2 * 32 + lane / 4, col = tile_col + warp % 2 * 32 + lane % 4 * 2;
     gemm_sums sums;
-    row += warp / 2 * 32 + lane / 4, col += warp % 2 * 32 + lane % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < 32; i++)
-        sums[i / 16][i / 4 % 4][i % 4] =
-            gemm_before(g, row + i / 16 * 16 + i % 4 / 2 * 8, col + i / 4 % 4 * 8 + i % 2);
-    for (int i = 0; i < n_steps; i++) {
+    gemm_before(g, row, col, sums);
+    for (int i = 0; i < g.n_stages; i++) {
         copy_wait<STAGES - 2>();
         __syncthreads();
-        if (i + STAGES - 1 < n_steps)
-            gemm_load<EXACT>(g, &next, tile_row, tile_col, shared + (i + STAGES - 1) % STAGES * STAGE);
+        if (i + STAGES - 1 < g.n_stages)
+            gemm_load<EXACT>(&next, tile_row, tile_col, shared + (i + STAGES - 1) % STAGES * STAGE);
         copy_commit();
         const uint8_t *left = shared + i % STAGES * STAGE + warp / 2 * 32 * 128,
                       *right = shared + i % STAGES * STAGE + STAGE / 2 + warp % 2 * 32 * 128;
         if (EXACT)
-            gemm_step_f32(sums, left, right, lane / 4, lane % 4);
+            gemm_step_f32(sums, left, right);
         else
-            gemm_step_bf16(sums, left, right, lane / 4, lane % 4);
+            gemm_step_bf16(sums, left, right);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++)
@@ -288,23 +330,24 @@ template <int N> static __device__ void spread_put(const spread<N> &s, float *to
         if ((int)(threadIdx.x % 32) + 32 * i < size) to[threadIdx.x % 32 + 32 * i] = s.x[i] * scale;
 }
 
-/* Lane l gets the product with the head at(l), for l < n; four on their way at a time. */
+/* Lane l gets the product with the head at(l), for l < n; several on their way at a time. */
 template <int N, typename F> static __device__ float span_dots(const spread<N> &x, int n, int size, F at)
 {
+    enum { TOGETHER = N <= 4 ? 8 : 2 };
     float mine = 0;
-    for (int j = 0; j < n; j += 4) {
-        float sum[4] = {};
+    for (int j = 0; j < n; j += TOGETHER) {
+        float sum[TOGETHER] = {};
 #pragma unroll
-        for (int u = 0; u < 4; u++) {
+        for (int u = 0; u < TOGETHER; u++) {
             spread<N> y = spread_of<N>(at(min(j + u, n - 1)), size);
 #pragma unroll
             for (int i = 0; i < N; i++) sum[u] = fmaf(x.x[i], y.x[i], sum[u]);
         }
         for (int d = 16; d; d >>= 1)
 #pragma unroll
-            for (int u = 0; u < 4; u++) sum[u] += __shfl_xor_sync(0xffffffff, sum[u], d);
+            for (int u = 0; u < TOGETHER; u++) sum[u] += __shfl_xor_sync(0xffffffff, sum[u], d);
 #pragma unroll
-        for (int u = 0; u < 4; u++)
+        for (int u = 0; u < TOGETHER; u++)
             if ((int)(threadIdx.x % 32) == j + u) mine = sum[u];
     }
     return mine;
@@ -314,7 +357,7 @@ template <int N, typename F> static __device__ float span_dots(const spread<N> &
 template <int N, typename F>
 static __device__ void span_add(spread<N> *to, const float *weight, int n, int size, F at)
 {
-#pragma unroll 4
+#pragma unroll 8
     for (int j = 0; j < n; j++) {
         spread<N> y = spread_of<N>(at(j), size);
 #pragma unroll

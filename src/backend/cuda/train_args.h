@@ -1,8 +1,8 @@
 /* train_args.h - what the kernels of training are told (train.cuh), as args.h does for the others;
  * that comes before it.
  *
- * Lists of jobs lie in the staging area; each block of a launch belongs to one job and finds it by
- * counting the jobs' blocks. An operand is a matrix of bf16 (exact: f32) whose rows are filled up
+ * Lists of jobs lie in the staging area; each block of a launch belongs to one job, the last that
+ * begins no later than it. An operand is a matrix of bf16 (exact: f32) whose rows are filled up
  * with zeros to a multiple of RVI_CUDA_OPERAND elements. */
 #ifndef RVI_BACKEND_CUDA_TRAIN_ARGS_H
 #define RVI_BACKEND_CUDA_TRAIN_ARGS_H
@@ -10,7 +10,7 @@
 enum {
     RVI_CUDA_OPERAND = 64,          /* rows of operands are multiples of it, and tiles so large */
     RVI_CUDA_GEMM_THREADS = 128,    /* of a block of products, */
-    RVI_CUDA_GEMM_STAGES = 3,       /* parts of operands on their way, */
+    RVI_CUDA_GEMM_STAGES = 6,       /* parts of operands on their way, */
     RVI_CUDA_GEMM_STAGE = 16 << 10, /* and bytes of each: 128 of 64 rows of both operands */
     RVI_CUDA_SPAN_WARPS = 8,        /* of a block of the attention's backward by keys */
     RVI_CUDA_STATS = 4,             /* floats of a query: maximum, 1 / sum, sum(p dp), 0 */
@@ -21,12 +21,12 @@ typedef struct rvi_cuda_operand_job {
     rvi_cuda_at from, to;
     int32_t from_stride, n_rows, n_cols; /* of what is read */
     int32_t to_stride;                   /* elements */
-    int32_t turned, n_blocks;
+    int32_t turned, first_block;
 } rvi_cuda_operand_job;
 
 typedef struct rvi_cuda_operand_args {
     rvi_cuda_at jobs;
-    int32_t exact, zero;
+    int32_t exact, n_jobs; /* at most 32 */
 } rvi_cuda_operand_args;
 
 /* Both operands have rows of k elements. */
@@ -42,13 +42,15 @@ enum { RVI_CUDA_GEMM_STORE, RVI_CUDA_GEMM_ADD, RVI_CUDA_GEMM_OPERAND };
  * turned at `turned`, unless these are 0. */
 typedef struct rvi_cuda_gemm_job {
     rvi_cuda_at out, turned, bias, segments; /* bias: 0: none */
-    int32_t m, n, stride, n_segments;
-    int32_t finish, tiles_across, n_blocks;
+    int32_t m, n, stride;
+    int32_t n_stages; /* of 128 bytes of the operands' rows, over all segments */
+    int32_t finish, tiles_across, first_block;
     float scale;
 } rvi_cuda_gemm_job;
 
 typedef struct rvi_cuda_gemm_args {
     rvi_cuda_at jobs;
+    int32_t n_jobs, zero; /* at most 32 */
 } rvi_cuda_gemm_args;
 
 /* Texts as spans of rows (backend.h). Those that see a span: itself, then those below it. */

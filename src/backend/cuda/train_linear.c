@@ -6,12 +6,14 @@
 #include "backend/cuda/train.h"
 #include "base/mem.h"
 
-enum {
-    MOST_OPERANDS = 2 + 5 * RVI_MAX_LINEARS,
-    MOST_LOW = 2 * RVI_MAX_LINEARS,
-    MOST_REST = 1 + 2 * RVI_MAX_LINEARS,
-    MOST_SEGMENTS = MOST_LOW + 4 * RVI_MAX_LINEARS
+enum { /* jobs of a launch: no more than a warp has lanes */
+       MOST_OPERANDS = 2 + 5 * RVI_MAX_LINEARS,
+       MOST_LOW = 2 * RVI_MAX_LINEARS,
+       MOST_REST = 1 + 2 * RVI_MAX_LINEARS,
+       MOST_SEGMENTS = MOST_LOW + 4 * RVI_MAX_LINEARS
 };
+
+_Static_assert((int)MOST_OPERANDS <= 32 && (int)MOST_REST <= 32, "find_job of train.cuh");
 
 typedef struct plan {
     rvi_cuda *c;
@@ -19,6 +21,7 @@ typedef struct plan {
     rvi_cuda_gemm_job low[MOST_LOW], rest[MOST_REST]; /* `segments`: the first one's number */
     rvi_cuda_segment segments[MOST_SEGMENTS];
     int n_operands, n_low, n_rest, n_segments;
+    int operand_blocks;
 } plan;
 
 static uint32_t tiles_of(int n)
@@ -36,8 +39,12 @@ static rvi_cuda_operand_job operand_of(rvi_cuda_cols from, int n_rows, rvi_cuda_
                                   .n_rows = n_rows,
                                   .n_cols = from.n,
                                   .to_stride = (int32_t)to_stride,
-                                  .turned = turned,
-                                  .n_blocks = (int32_t)(tiles_of(n_rows) * tiles_of(from.n))};
+                                  .turned = turned};
+}
+
+static int blocks_of_operand(const rvi_cuda_operand_job *j)
+{
+    return (int)(tiles_of(j->n_rows) * tiles_of(j->n_cols));
 }
 
 /* Room for an operand of n_rows rows of k; 0: more than was reserved. */
@@ -58,7 +65,10 @@ static rvi_cuda_at operand(plan *p, rvi_cuda_cols from, int n_rows, bool turned)
 {
     size_t rows = (size_t)(turned ? from.n : n_rows), k = rvi_cuda_padded(turned ? n_rows : from.n);
     rvi_cuda_at at = take(p, rows, k);
-    p->operands[p->n_operands++] = operand_of(from, n_rows, at, k, turned);
+    rvi_cuda_operand_job *j = &p->operands[p->n_operands++];
+    *j = operand_of(from, n_rows, at, k, turned);
+    j->first_block = p->operand_blocks;
+    p->operand_blocks += blocks_of_operand(j);
     return at;
 }
 
@@ -70,8 +80,8 @@ static rvi_cuda_cols matrix(const rvi_tensor *t)
 /* The segments of a job follow each other: they are added right after it. */
 static void add_segment(plan *p, rvi_cuda_gemm_job *g, rvi_cuda_at a, rvi_cuda_at b, int k)
 {
-    if (!g->n_segments) g->segments = (rvi_cuda_at)p->n_segments;
-    g->n_segments++;
+    if (!g->n_stages) g->segments = (rvi_cuda_at)p->n_segments;
+    g->n_stages += (int32_t)(rvi_cuda_padded(k) * rvi_cuda_element(p->c) / 128);
     p->segments[p->n_segments++] =
         (rvi_cuda_segment){.a = a, .b = b, .k = (int32_t)rvi_cuda_padded(k)};
 }
@@ -83,8 +93,7 @@ static rvi_cuda_gemm_job job_of(rvi_cuda_at out, int stride, int m, int n, int f
                                .n = n,
                                .stride = stride,
                                .finish = finish,
-                               .tiles_across = (int32_t)tiles_of(n),
-                               .n_blocks = (int32_t)(tiles_of(m) * tiles_of(n))};
+                               .tiles_across = (int32_t)tiles_of(n)};
 }
 
 /* scale times a b^T, which is an operand itself: n_rows rows, or turned. */
@@ -107,27 +116,34 @@ static low_rank low_product(plan *p, rvi_cuda_at a, rvi_cuda_at b, int k, int n_
     return low;
 }
 
-static uint32_t blocks_of(const rvi_cuda_gemm_job *jobs, int n)
+/* Where their segments are, and which blocks are theirs; returns how many there are. */
+static int resolve(rvi_cuda_gemm_job *jobs, int n, rvi_cuda_at segments)
 {
-    uint32_t sum = 0;
-    for (int i = 0; i < n; i++) sum += (uint32_t)jobs[i].n_blocks;
-    return sum;
+    int n_blocks = 0;
+    for (int i = 0; i < n; i++) {
+        jobs[i].segments = segments + jobs[i].segments * sizeof(rvi_cuda_segment);
+        jobs[i].first_block = n_blocks;
+        n_blocks += (int)tiles_of(jobs[i].m) * jobs[i].tiles_across;
+    }
+    return n_blocks;
 }
 
-static void add_gemms(rvi_cuda *c, rvi_cuda_at jobs, uint32_t n_blocks)
+static void add_gemms(rvi_cuda *c, rvi_cuda_at jobs, int n_jobs, int n_blocks)
 {
-    rvi_cuda_gemm_args a = {jobs};
+    rvi_cuda_gemm_args a = {.jobs = jobs, .n_jobs = n_jobs};
     if (!n_blocks) return;
     rvi_cuda_command *command =
         rvi_cuda_add(c, c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16,
-                     (uint32_t[]){n_blocks, 1, 1}, RVI_CUDA_GEMM_THREADS, &a, sizeof a);
+                     (uint32_t[]){(uint32_t)n_blocks, 1, 1}, RVI_CUDA_GEMM_THREADS, &a, sizeof a);
     if (command) command->shared = RVI_CUDA_GEMM_STAGES * RVI_CUDA_GEMM_STAGE;
 }
 
-static void resolve(rvi_cuda_gemm_job *jobs, int n, rvi_cuda_at segments)
+static void add_operands(rvi_cuda *c, rvi_cuda_at jobs, int n_jobs, int n_blocks)
 {
-    for (int i = 0; i < n; i++)
-        jobs[i].segments = segments + jobs[i].segments * sizeof(rvi_cuda_segment);
+    rvi_cuda_operand_args a = {.jobs = jobs, .exact = c->exact, .n_jobs = n_jobs};
+    if (n_blocks)
+        rvi_cuda_add(c, RVI_CUDA_operands, (uint32_t[]){(uint32_t)n_blocks, 1, 1}, RVI_CUDA_THREADS,
+                     &a, sizeof a);
 }
 
 static void run(plan *p)
@@ -140,20 +156,15 @@ static void run(plan *p)
     rvi_cuda_at at = rvi_cuda_stage(c, operands + low + rest + segments, &host);
     if (!at) return;
     uint8_t *to = host;
-    resolve(p->low, p->n_low, at + operands + low + rest);
-    resolve(p->rest, p->n_rest, at + operands + low + rest);
+    int low_blocks = resolve(p->low, p->n_low, at + operands + low + rest),
+        rest_blocks = resolve(p->rest, p->n_rest, at + operands + low + rest);
     memcpy(to, p->operands, operands);
     memcpy(to + operands, p->low, low);
     memcpy(to + operands + low, p->rest, rest);
     memcpy(to + operands + low + rest, p->segments, segments);
-    uint32_t n_blocks = 0;
-    for (int i = 0; i < p->n_operands; i++) n_blocks += (uint32_t)p->operands[i].n_blocks;
-    rvi_cuda_operand_args o = {at, c->exact, 0};
-    if (n_blocks)
-        rvi_cuda_add(c, RVI_CUDA_operands, (uint32_t[]){n_blocks, 1, 1}, RVI_CUDA_THREADS, &o,
-                     sizeof o);
-    add_gemms(c, at + operands, blocks_of(p->low, p->n_low));
-    add_gemms(c, at + operands + low, blocks_of(p->rest, p->n_rest));
+    add_operands(c, at, p->n_operands, p->operand_blocks);
+    add_gemms(c, at + operands, p->n_low, low_blocks);
+    add_gemms(c, at + operands + low, p->n_rest, rest_blocks);
     rvi_cuda_start_early(c);
 }
 
@@ -288,11 +299,11 @@ static bool hold_rows(rvi_cuda *c, const rvi_held *h, const rvi_tensor *w, int f
     if (h->turned)
         jobs[n_jobs++] = operand_of(from, n, h->turned + (size_t)first * element,
                                     rvi_cuda_padded(w->n_rows), true);
+    int n_blocks = blocks_of_operand(&jobs[0]);
+    jobs[n_jobs - 1].first_block = (n_jobs - 1) * n_blocks;
     memcpy((uint8_t *)host + floats, jobs, (size_t)n_jobs * sizeof *jobs);
-    rvi_cuda_operand_args o = {at + floats, c->exact, 0};
-    uint32_t n_blocks = (uint32_t)(jobs[0].n_blocks * n_jobs);
-    return rvi_cuda_add(c, RVI_CUDA_operands, (uint32_t[]){n_blocks, 1, 1}, RVI_CUDA_THREADS, &o,
-                        sizeof o) != NULL;
+    add_operands(c, at + floats, n_jobs, n_jobs * n_blocks);
+    return !rvi_cuda_is_idle(c);
 }
 
 rv_status rvi_cuda_held_new(rvi_backend *be, rvi_held **out, rvi_pack *pack, const rvi_tensor *w,

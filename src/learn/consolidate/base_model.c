@@ -146,11 +146,21 @@ static size_t count_shared(const crowd *c)
     return n;
 }
 
+/* As many as there are answers; fewer where memory is scarce. */
+static int count_seats(const crowd *c, int pages)
+{
+    const rvi_hparams *h = &c->v->m->hp;
+    size_t token = (size_t)(h->n_layers * h->n_kv_heads * h->head_size) * 2 * sizeof(uint16_t);
+    size_t each = token * RVI_PAGE_TOKENS * (size_t)pages,
+           spare = atomic_load(&c->v->be->memory->spare), most = RVI_MIN(c->n, (size_t)AT_ONCE);
+    return (int)(spare ? RVI_MAX(RVI_MIN(most, spare / each), 1) : most);
+}
+
 static rv_status open_crowd(crowd *c, size_t longest, rv_error *err)
 {
     int context = (int)RVI_MIN(longest + (size_t)c->max_tokens + 1, (size_t)RVI_MAX_CONTEXT);
-    int seats = (int)RVI_MIN(c->n, (size_t)AT_ONCE);
     int pages = (context + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS;
+    int seats = count_seats(c, pages);
     rvi_engine_options o = {.n_tokens = seats * pages * RVI_PAGE_TOKENS,
                             .max_rows = 512,
                             .max_logits = seats,

@@ -67,6 +67,7 @@ void rvi_baseline_deinit(rvi_baseline *g)
 
 void rvi_baseline_use(rvi_baseline *g, const rvi_base_model *v)
 {
+    rvi_samples_let_weights_go(&g->samples);
     g->v = g->samples.v = v;
 }
 
@@ -82,11 +83,13 @@ rv_status rvi_baseline_prepare(rvi_baseline *g, rvi_progress_fn progress, void *
 {
     rvi_trainer *t = NULL;
     int rows = portion_rows(g, g->samples.n_ready);
+    rv_status st = rvi_samples_hold_weights(&g->samples, err);
     rvi_trainer_options o = {.max_rows = rows,
                              .max_spans = RVI_SAMPLES_AT_ONCE + 1,
                              .max_losses = 192,
-                             .lowest = g->samples.lowest};
-    rv_status st = rvi_trainer_new(&t, g->v->m, g->v->be, NULL, NULL, &o, err);
+                             .lowest = g->samples.lowest,
+                             .weights = g->samples.weights};
+    if (!st) st = rvi_trainer_new(&t, g->v->m, g->v->be, NULL, NULL, &o, err);
     if (!st) st = rvi_samples_prepare(&g->samples, t, rows, progress, ctx, err);
     rvi_trainer_free(t);
     return st;
@@ -94,6 +97,7 @@ rv_status rvi_baseline_prepare(rvi_baseline *g, rvi_progress_fn progress, void *
 
 void rvi_baseline_clear(rvi_baseline *g)
 {
+    rvi_samples_let_weights_go(&g->samples);
     rvi_samples_cut(&g->samples, g->n_own);
 }
 
@@ -106,7 +110,8 @@ rv_status rvi_baseline_probe(rvi_baseline *g, const rvi_params *params, double *
     rvi_trainer_options o = {.max_rows = rows,
                              .max_spans = RVI_SAMPLES_AT_ONCE + 1,
                              .max_losses = 192,
-                             .lowest = g->samples.lowest};
+                             .lowest = g->samples.lowest,
+                             .weights = g->samples.weights};
     rv_status st = rvi_trainer_new(&t, g->v->m, g->v->be, params, NULL, &o, err);
     if (!st) st = rvi_batch_init(&b, rows, RVI_SAMPLES_AT_ONCE, err);
     for (size_t at = 0, took; !st && at < g->probe.n; at += took) {

@@ -10,8 +10,24 @@ void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest)
     *t = (rvi_samples){.v = v, .lowest = lowest};
 }
 
+rv_status rvi_samples_hold_weights(rvi_samples *t, rv_error *err)
+{
+    rvi_backend *be = t->v->be;
+    if (t->weights || !be->ops->needs_held) return RV_OK;
+    rvi_held_range range = {0, t->lowest};
+    return rvi_held_weights_new(&t->weights, t->v->m, be, range,
+                                rvi_held_weights_bytes(t->v->m, be, range), err);
+}
+
+void rvi_samples_let_weights_go(rvi_samples *t)
+{
+    rvi_held_weights_free(t->weights);
+    t->weights = NULL;
+}
+
 void rvi_samples_deinit(rvi_samples *t)
 {
+    rvi_samples_let_weights_go(t);
     rvi_ids_deinit(&t->ids);
     rvi_ids_deinit(&t->at);
     rvi_free(t->items);

@@ -44,6 +44,7 @@ typedef struct rvi_samples {
     float *x_scale;
     int32_t *top_ids; /* keeps x RVI_SAMPLE_TOP */
     float *top_p;
+    rvi_held_weights *weights; /* of a device that v computes on, for trainers; NULL: none */
 } rvi_samples;
 
 void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest);
@@ -63,6 +64,10 @@ rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *an
 rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows,
                               rvi_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 void rvi_samples_cut(rvi_samples *t, size_t n); /* keeps the first n */
+/* Makes the weights that trainers share, where v's device needs any; they take its memory until
+ * they are let go, which must be before another v is used. */
+rv_status rvi_samples_hold_weights(rvi_samples *t, rv_error *err) RVI_MUST_CHECK;
+void rvi_samples_let_weights_go(rvi_samples *t);
 
 /* ---- batches ---- */
 

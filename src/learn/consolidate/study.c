@@ -44,6 +44,14 @@ void rvi_shared_deinit(rvi_shared *s)
     *s = (rvi_shared){0};
 }
 
+size_t rvi_study_least_bytes(const rvi_model *m)
+{
+    enum { LOSSES = 192 };
+    const rvi_trainer_options o = {
+        .max_rows = RVI_PORTION_ROWS, .max_losses = LOSSES, .lowest = rvi_baseline_lowest(m)};
+    return rvi_trainer_least_bytes(m, &o);
+}
+
 /* ---- progress ---- */
 
 int rvi_study_tell(void *ctx, size_t done, size_t total)
@@ -131,6 +139,7 @@ static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options 
                                  const rvi_lesson_text *group, size_t n, uint64_t seed,
                                  rvi_study_teller *tl)
 {
+    bool fenced = recipes[o->recipe].negatives > 0; /* else nobody asks what the fence has */
     tl->stage = "wordings";
     return (rvi_text_writer){.v = g->v,
                              .replay = g->replay,
@@ -138,7 +147,7 @@ static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options 
                              .first = 1,
                              .group = group,
                              .n = n,
-                             .no_same = o->no_same_fence,
+                             .no_same = o->no_same_fence || !fenced,
                              .rng = {seed},
                              .progress = rvi_study_tell,
                              .ctx = tl};

@@ -75,4 +75,7 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preferenc
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;
 
+/* Bytes without which nothing can be trained, or written to be trained with. */
+size_t rvi_study_least_bytes(const rvi_model *m);
+
 #endif

@@ -64,7 +64,10 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
                               .max_spans = texts_of_step + 1,
                               .max_losses = 128,
                               .lowest = texts->lowest,
-                              .keep_layers = true};
+                              .keep_layers = true,
+                              .weights = texts->weights};
+    t->counted = 4 * theta->n * sizeof(float); /* with gradients, and two moments of each */
+    atomic_fetch_add(&texts->v->be->memory->scratch, t->counted);
     rv_status st = rvi_params_like(&t->grads, theta, err);
     if (!st)
         st = rvi_trainer_new(&t->trainer, texts->v->m, texts->v->be, theta, t->grads, &to, err);
@@ -84,6 +87,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
 
 void rvi_training_deinit(rvi_training *t)
 {
+    if (t->counted) atomic_fetch_sub(&t->texts->v->be->memory->scratch, t->counted);
     rvi_trainer_free(t->trainer);
     rvi_params_free(t->grads);
     rvi_optimizer_free(t->opt);

@@ -58,6 +58,7 @@ typedef struct rvi_training {
     int n_skipped;    /* steps whose gradient was not a number */
     double ce, kl;    /* of the last step: means over tokens */
     uint64_t n_rows;  /* that went through the trainer so far */
+    size_t counted;   /* bytes beside the trainer's that the backend counts for it */
 } rvi_training;
 
 /* teach: numbers of texts (DPO, KTO: of the chosen one of a pair, whose rejected one follows it);

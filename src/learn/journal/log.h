@@ -8,9 +8,10 @@
  * so a record that is changed, lost, added or moved breaks the chain at that place. The table
  * "feedback.head" holds number and hash of the last one, which shows a log that was cut off.
  *
- * A publish event names the generation it made, from which events (first..last) and parents, the
- * last event that was known then, with which recipe, seed and loop (note), and the digest of the
- * result: whoever replays the log on a fresh state can make every generation again and compare. */
+ * A publish event names the generation it made, from which events (first..last), which generations
+ * were lost by then, so that what they held waited (parents), the last event that was known, with
+ * which recipe, seed and loop (note), and the digest of the result: whoever replays the log on a
+ * fresh state can make every generation again and compare. */
 #ifndef RVI_LEARN_LOG_H
 #define RVI_LEARN_LOG_H
 

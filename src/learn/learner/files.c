@@ -167,10 +167,30 @@ rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last, 
     return st;
 }
 
+/* Others may have those that the publisher of a generation had lost, and must not go on with them:
+ * whatever waited for it waits for them, too. So the log is applied alike by all. */
+void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f)
+{
+    for (size_t i = 0; f->kind == RVI_FEEDBACK_PUBLISH && i < f->n_parents; i++) {
+        rvi_generation *g = f->parents[i] && f->parents[i] < INT32_MAX
+                                ? rvi_generations_find(&l->generations, (int)f->parents[i])
+                                : NULL;
+        if (!g) continue;
+        g->told = true;
+        if (g->lost) continue;
+        rvi_adapter_sets_retire(&l->sets, g->adapter);
+        g->adapter = NULL;
+        rvi_shared_drop(g);
+        rvi_generations_lose(&l->generations, g);
+        rvi_learner_wait_again(l, g);
+    }
+}
+
 /* An adapter whose file is gone is left out, and what it held waits again: nothing is lost. */
 rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     if (f->generation >= INT32_MAX) return RV_OK; /* nobody has made so many */
+    rvi_learner_lose_named(l, f);
     l->generations.last_number = RVI_MAX(l->generations.last_number, (int)f->generation);
     if (!l->dir) return RV_OK;
     rvi_generation g = {.number = (int)f->generation,
@@ -179,12 +199,11 @@ rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f, rv
                         .n_parents = RVI_MIN(f->n_parents, (size_t)RVI_GENERATION_PARENTS)};
     for (size_t i = 0; i < l->n_absent; i++)
         if (l->absent[i].number == g.number) {
-            if (!l->absent[i].erased) {
+            g.erased = g.wiped = l->absent[i].erased;
+            g.lost = !g.erased;
+            if (g.lost)
                 rvi_log_write(l->parts.be->log, RVI_LOG_WARN,
                               "generation %d is left out: its file is gone", g.number);
-                return RV_OK;
-            }
-            g.erased = g.wiped = true;
         }
     for (size_t i = 0; i < g.n_parents; i++)
         g.parents[i] = (int)RVI_MIN(f->parents[i], (uint64_t)INT32_MAX);

@@ -94,6 +94,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_lock_free(l->instructing);
     rvi_adapter_sets_deinit(&l->sets);
     rvi_capturer_free(l->instant.capturer);
+    rvi_capturer_free(l->instant.next_capturer);
     if (l->has_baseline) rvi_baseline_deinit(&l->baseline);
     rvi_replay_deinit(&l->replay);
     rvi_recogniser_free(l->recogniser);
@@ -155,8 +156,11 @@ static void put_generation(rvi_buf *out, const rvi_generation *g)
         (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.5f,\"probe_kl\":%.5f", f->n_steps,
                              f->ce, f->probe_kl);
     if (f->n_rows) /* trained by this process */
-        (void)rvi_buf_printf(out, ",\"kl\":%.5f,\"seconds\":%.2f,\"rows\":%llu", f->kl, f->seconds,
-                             (unsigned long long)f->n_rows);
+        (void)rvi_buf_printf(out, ",\"kl\":%.5f,\"seconds\":%.2f,\"rows\":%llu,\"said\":%d", f->kl,
+                             f->seconds, (unsigned long long)f->n_rows, g->n_said);
+    if (g->n_wordings)
+        (void)rvi_buf_printf(out, ",\"wordings\":%d,\"wordings_said\":%d", g->n_wordings,
+                             g->n_wordings_said);
     (void)rvi_buf_putc(out, '}');
 }
 
@@ -177,6 +181,31 @@ static void put_lesson(rvi_buf *out, const rvi_lessons *all, const rvi_lesson *x
         (void)rvi_buf_putc(out, '}');
     }
     (void)rvi_buf_printf(out, "%s,\"generation\":%d}", n ? "]" : "", x->generation);
+}
+
+static bool is_in_weights(const rvi_generations *all, uint64_t event)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (!all->list[i].erased && rvi_generation_has_learned(&all->list[i], event)) return true;
+    return false;
+}
+
+/* What was taken back or corrected since. It may still be in adapters, so that one may want it
+ * forgotten. */
+static void put_ended(rvi_buf *out, const rvi_learner *l)
+{
+    size_t n = 0;
+    (void)rvi_buf_printf(out, "],\"ended\":[");
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
+        if (x->in_force || x->forgotten) continue;
+        (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : "",
+                             (unsigned long long)x->event);
+        put_text(out, ",", "question", x->question);
+        put_text(out, ",", "answer", x->answer);
+        (void)rvi_buf_printf(out, ",\"trained\":%s}",
+                             truth(is_in_weights(&l->generations, x->event)));
+    }
 }
 
 static void put_instructions(rvi_buf *out, const rvi_instructions *all)
@@ -241,6 +270,7 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
         if (n++) (void)rvi_buf_putc(out, ',');
         put_lesson(out, &l->lessons, &l->lessons.list[i]);
     }
+    put_ended(out, l);
     put_instructions(out, &l->instructions);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
     n = 0;

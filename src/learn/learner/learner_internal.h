@@ -135,6 +135,7 @@ rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last,
                                  rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
                                        rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f); /* by a publish event */
 /* After every change of what is in use: adapters that are now, are read; those of what was
  * forgotten are erased. */
 rv_status rvi_learner_settle(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;

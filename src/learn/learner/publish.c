@@ -64,6 +64,7 @@ static bool is_absorbed(const rvi_generation *g, uint64_t event)
 /* That is its own from now on. */
 static void claim(rvi_learner *l, const rvi_generation *g)
 {
+    if (g->lost) return;
     for (size_t i = 0; i < l->lessons.n; i++) {
         rvi_lesson *x = &l->lessons.list[i];
         if (!lesson_is_of(g, x)) continue;
@@ -136,6 +137,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     f.seed = l->o.seed;
     f.recipe = rvi_text_of(rvi_recipe_name(g));
     f.target = g->known;
+    if (f.kind == RVI_FEEDBACK_PUBLISH) rvi_generations_name_lost(&l->generations, g);
     if (l->deep && g->known) f.note = rvi_text_of(l->deep);
     f.n_parents = g->n_parents;
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
@@ -146,6 +148,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     if (!st) st = reserve(l, g, err);
     if (!st) st = rvi_learner_log_generation(l, g, &f, err);
     if (st) return st;
+    rvi_learner_lose_named(l, &f);
     rvi_generations_add(&l->generations, g);
     claim(l, g);
     if (event) *event = f.seq;

@@ -12,6 +12,7 @@ typedef struct published {
     char digest[RVI_SHA256_HEX];
     bool pairs, deep;
     rv_preference_loss loss;
+    rvi_feedback lost; /* what it names as lost */
 } published;
 
 typedef struct tracer {
@@ -43,6 +44,8 @@ static int list_one(void *ctx, const rvi_feedback *f)
                      .deep = f->note.len > 0,
                      .loss = rvi_text_is(f->note, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO};
     memcpy(p->digest, f->digest, sizeof p->digest);
+    p->lost = (rvi_feedback){.kind = f->kind, .n_parents = f->n_parents};
+    memcpy(p->lost.parents, f->parents, sizeof p->lost.parents);
     t->n++;
     return 0;
 }
@@ -54,6 +57,7 @@ static rv_status make_again(tracer *t, const published *p)
     char digest[RVI_SHA256_HEX] = "";
     bool made = false;
     rv_status st = rvi_learner_calibrate(l, t->progress, t->ctx, t->err);
+    rvi_learner_lose_named(l, &p->lost);
     l->deep = !p->deep ? NULL : p->loss == RV_LOSS_KTO ? "kto" : "dpo";
     if (!st && p->pairs) {
         rvi_job j = {.kind = &rvi_job_trains_deep, .loss = p->loss};

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/learner/learner_internal.h"
+#include "text/frames.h"
 
 static bool waits(const rvi_lesson *x)
 {
@@ -141,32 +142,69 @@ static rv_status is_answer(bool *out, const rvi_base_model *v, const rvi_ids *sa
     return st;
 }
 
-/* Does the adapter alone say what was taught, word for word, in the words it was taught in? Of a
- * longer answer than this it is not asked: its slot goes on speaking. */
+/* The question as it was taught, then two other forms of it; "": it has no such form. */
+enum { WORDINGS = 3 };
+
+static rv_status put_wording(rvi_buf *out, const char *question, int which, rv_error *err)
+{
+    if (!which) rvi_buf_puts(out, question);
+    if (which == 1) rvi_frame_plain(question, out);
+    if (which == 2) rvi_frame_addressed(question, out);
+    return out->failed ? rvi_nomem(err, "check") : RV_OK;
+}
+
+/* Counts whether the adapter alone said, word for word, what was taught, to wording k % WORDINGS of
+ * lesson k / WORDINGS. */
+static rv_status look_at(rvi_round *r, const rvi_base_model *v, size_t k, const rvi_ids *answer,
+                         rv_error *err)
+{
+    bool said = false;
+    rv_status st = is_answer(&said, v, answer, r->waiting[k / WORDINGS].answer, err);
+    if (k % WORDINGS) {
+        r->made.n_wordings++;
+        r->made.n_wordings_said += said;
+    } else {
+        r->absorbed[k / WORDINGS] = said;
+        r->made.n_said += said;
+    }
+    return st;
+}
+
+/* Does the adapter alone say what was taught in the words it was taught in? There its slot rests;
+ * of a longer answer than this it is not asked. Other wordings are asked to tell how far that
+ * reaches. */
 static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_base_model *v,
                                 rv_error *err)
 {
     enum { TOKENS = 64 };
     rvi_adapter_use use = {r->made.adapter, 1};
     rvi_adapter_set set = {&use, 1, l->parts.new_serial(l->parts.serial_ctx)};
-    rvi_request *asked = rvi_zalloc_array(r->n_waiting, sizeof *asked);
-    rvi_ids *prompts = rvi_zalloc_array(r->n_waiting, sizeof *prompts);
-    rv_status st = asked && prompts ? RV_OK : rvi_nomem(err, "check");
-    for (size_t i = 0; !st && i < r->n_waiting; i++) {
-        const char *q = r->waiting[i].question;
-        st = rvi_base_model_prompt(v, q, strlen(q), &prompts[i], err);
+    size_t n = 0, most = r->n_waiting * WORDINGS;
+    rvi_request *asked = rvi_zalloc_array(most, sizeof *asked);
+    rvi_ids *prompts = rvi_zalloc_array(most, sizeof *prompts);
+    size_t *which = rvi_alloc_array(most, sizeof *which);
+    rv_status st = asked && prompts && which ? RV_OK : rvi_nomem(err, "check");
+    for (size_t k = 0; !st && k < most; k++) {
+        rvi_buf text = {0};
+        st = put_wording(&text, r->waiting[k / WORDINGS].question, (int)(k % WORDINGS), err);
+        if (!st && text.len) {
+            which[n] = k;
+            st = rvi_base_model_prompt(v, text.data, text.len, &prompts[n++], err);
+        }
+        rvi_buf_deinit(&text);
+    }
+    for (size_t i = 0; !st && i < n; i++)
         asked[i] =
             (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len, .adapters = &set};
-    }
-    if (!st) st = rvi_base_model_answer(v, asked, r->n_waiting, NULL, TOKENS, NULL, NULL, err);
-    for (size_t i = 0; !st && i < r->n_waiting; i++)
-        st = is_answer(&r->absorbed[i], v, &asked[i].answer, r->waiting[i].answer, err);
-    for (size_t i = 0; asked && prompts && i < r->n_waiting; i++) {
+    if (!st) st = rvi_base_model_answer(v, asked, n, NULL, TOKENS, NULL, NULL, err);
+    for (size_t i = 0; !st && i < n; i++) st = look_at(r, v, which[i], &asked[i].answer, err);
+    for (size_t i = 0; i < n; i++) {
         rvi_ids_deinit(&prompts[i]);
         rvi_ids_deinit(&asked[i].answer);
     }
     rvi_free(asked);
     rvi_free(prompts);
+    rvi_free(which);
     return st;
 }
 

@@ -127,6 +127,16 @@ void rvi_generations_lose(rvi_generations *g, rvi_generation *x)
     settle(g);
 }
 
+void rvi_generations_name_lost(const rvi_generations *g, rvi_generation *x)
+{
+    x->n_parents = 0;
+    for (size_t i = 0; i < g->n && x->n_parents < RVI_GENERATION_PARENTS; i++) {
+        const rvi_generation *old = &g->list[i];
+        bool held = old->origin != RVI_FROM_FILE && old->origin != RVI_FROM_MERGE;
+        if (held && old->lost && !old->told) x->parents[x->n_parents++] = old->number;
+    }
+}
+
 rv_status rvi_generation_learn(rvi_generation *x, uint64_t event, rv_error *err)
 {
     if (rvi_generation_has_learned(x, event)) return RV_OK;
@@ -144,7 +154,8 @@ rv_status rvi_generations_inherit(const rvi_generations *g, rvi_generation *x, r
         const rvi_generation *older = &g->list[i];
         /* also one that was erased since: the log is read again */
         bool in_use = !older->gone_by && !older->replaced_by && !older->lost;
-        bool goes_on = is_parent(x, older->number) || (replaces(x, older) && in_use);
+        bool merged = x->origin == RVI_FROM_MERGE && is_parent(x, older->number);
+        bool goes_on = merged || (replaces(x, older) && in_use);
         for (size_t k = 0; goes_on && !st && k < older->n_learned; k++)
             st = rvi_generation_learn(x, older->learned[k].event, err);
     }

@@ -15,7 +15,7 @@ typedef enum rvi_origin {
     RVI_FROM_MERGE
 } rvi_origin;
 
-enum { RVI_GENERATION_PARENTS = 8 };
+enum { RVI_GENERATION_PARENTS = RVI_FEEDBACK_MAX_PARENTS };
 
 typedef struct rvi_learned {
     uint64_t event; /* of a lesson or a pair that it was trained on */
@@ -31,7 +31,8 @@ typedef struct rvi_generation {
     int replaced_by;      /* the number of a later one; 0: none */
     bool erased;          /* what it learned was forgotten, */
     bool wiped;           /* and its copies in the store and in the learner's directory are gone */
-    bool lost;            /* its adapter cannot be read any more */
+    bool lost;            /* its adapter cannot be read any more, */
+    bool told;            /* and the log says so */
     rvi_adapter *adapter; /* NULL: not loaded, because it was not used yet; erased; or lost */
     char digest[RVI_SHA256_HEX]; /* of the adapter as its file has it; "": unknown */
     rvi_learned *learned;        /* also by those that it goes on from */
@@ -42,9 +43,13 @@ typedef struct rvi_generation {
     int n_groups;
     uint64_t first, last; /* events it was made from; 0: none */
     uint64_t known;       /* the last event of the log when its making began; 0: not made here */
-    int parents[RVI_GENERATION_PARENTS];
+    int parents[RVI_GENERATION_PARENTS]; /* of a merge; of others those that were lost by then, so
+                                            that what they held waited again */
     size_t n_parents;
     rvi_study_result figures; /* n_steps 0: not trained here */
+    /* what it was seen to say by itself when it was made here: of what it learned, and of so many
+     * other wordings of that */
+    int n_said, n_wordings, n_wordings_said;
 } rvi_generation;
 
 typedef struct rvi_generations { /* {0} is empty */
@@ -70,6 +75,8 @@ rv_status rvi_generations_inherit(const rvi_generations *g, rvi_generation *x,
                                   rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_generation_learn(rvi_generation *x, uint64_t event, rv_error *err) RVI_MUST_CHECK;
 void rvi_generations_lose(rvi_generations *g, rvi_generation *x); /* it counts as if it never was */
+/* x, which is made of what waits, names those that are lost and that the log does not know of. */
+void rvi_generations_name_lost(const rvi_generations *g, rvi_generation *x);
 /* Higher numbers than `to` are out of use, by an event. Returns how many it put there. */
 int rvi_generations_go_back(rvi_generations *g, uint64_t to, uint64_t by);
 /* So are those that learned this event. erase: and are erased, even if they were out of use. */

@@ -111,6 +111,7 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int 
             st = rvi_words_contain(&in, x->answer, strlen(x->answer), text, strlen(text), err);
         if (!in) continue;
         *n += x->in_force;
+        x->forgotten = true;
         end(x, by);
     }
     return st;

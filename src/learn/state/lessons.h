@@ -17,7 +17,8 @@ typedef struct rvi_lesson {
     rvi_ids spoken; /* the answer's tokens, ended */
     int generation; /* that holds it; 0: it waits */
     bool in_force;
-    uint64_t ended_by; /* the event after which it is no longer in force */
+    uint64_t ended_by; /* the event after which it is no longer in force, */
+    bool forgotten;    /* which was its forgetting */
     bool absorbed;     /* the adapter says it by itself: its slot is not needed */
 } rvi_lesson;
 
