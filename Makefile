@@ -246,6 +246,9 @@ ASAN_LEFT_OUT := tests/model/slow_law tests/scheduler/slow_lives tests/real/%
 ASAN_SRC := $(filter-out $(ASAN_LEFT_OUT:%=%.c),$(SLOW_SRC) $(FAST_SRC))
 ASAN_BIN := $(ASAN_SRC:%.c=build/asan/%)
 RUN := $(MAKE) --no-print-directory -j$(JOBS)
+# The models that tests use; where one cannot be fetched, those tests are skipped.
+FETCH_MODELS := for name in smollm2 minilm; do ./$(BIN) pull $$name >/dev/null || \
+  echo "$$name cannot be fetched: the tests that need it are skipped"; done
 # Some tests wait for what others do: servers, terminals, clocks of seconds.
 TEST_JOBS := $(shell echo $$(($(JOBS) + 1)))
 
@@ -254,7 +257,7 @@ test: deps
 	@$(RUN) fast-programs $(BENCH_BIN)
 	@if $(RUN) check >$(RESULTS)/check.said 2>&1; then cases="1 0"; else cases="0 1"; fi; \
 	  echo "make check 0 0 $$cases 0" >$(RESULTS)/check & \
-	$(MAKE) --no-print-directory models; \
+	$(FETCH_MODELS); \
 	RESULTS=$(RESULTS)/fast tools/run_tests -j $(TEST_JOBS) $(FAST_SCRIPT) $(FAST_BIN) || true; \
 	wait; cat $(RESULTS)/check.said
 	@tools/run_tests --total $(RESULTS)/check $(RESULTS)/fast
@@ -264,7 +267,7 @@ test-slow: deps
 	@tools/install_deps browser || echo "there is no Chromium: the page is not tested in a browser"
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/slow* $(RESULTS)/asan*
 	@$(RUN) fast-programs slow-programs
-	@$(MAKE) --no-print-directory models
+	@$(FETCH_MODELS)
 	@RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) $(SLOW_ORDER) || true
 	@TESTS_ALL=1 RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) --label all $(OFTEN_BIN) || true
 	@echo "--- under ASan and UBSan"
@@ -463,10 +466,8 @@ deps:
 model: $(BIN)
 	@if [ ! -e "$(MODEL)" ]; then ./$(BIN) pull "$(MODEL)" >/dev/null; fi
 
-# The models that tests use; where one cannot be fetched, those tests are skipped.
 models: $(BIN)
-	@for name in smollm2 minilm; do ./$(BIN) pull $$name >/dev/null || \
-	  echo "$$name cannot be fetched: the tests that need it are skipped"; done
+	@$(FETCH_MODELS)
 
 ready-to-run:
 	@tools/install_deps run

@@ -305,7 +305,7 @@ def interrupts():
     verdict("and with the terminal as it was", t.cooked())
     t.close()
 
-    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy", "-t", "1")
     t.prompt()
     t.send(b"the tea\r")
     t.wait(b"the tea\r\n")
@@ -316,7 +316,7 @@ def interrupts():
     verdict("stopping, then Ctrl-C at the empty prompt leaves", t.end() == 130, t.status)
     t.close()
 
-    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy", "-t", "1")
     t.prompt()
     t.send(b"the tea\r")
     t.wait(b"the tea\r\n")
@@ -346,7 +346,7 @@ def interrupts():
 
 def keys():
     """What is typed is neither lost nor taken for something else."""
-    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy", "-t", "1")
     t.prompt()
     for i in range(10):
         t.send(b"half a line")
