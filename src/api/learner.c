@@ -584,16 +584,6 @@ uint64_t rv_learner_version(const rv_learner *l)
     return l ? atomic_load(&l->l->applied) : 0;
 }
 
-rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err)
-{
-    alone a; /* it calibrates if nobody has yet */
-    if (!kl) return rvi_error(err, RV_E_INVALID, "rv_learner_probe: NULL argument");
-    rv_status st = enter_alone(&a, l, "rv_learner_probe", err);
-    if (st) return st;
-    st = rvi_learner_probe(l->l, kl, err);
-    return leave_alone(&a, st, err);
-}
-
 rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err)
 {
     rvi_api_turn turn;
