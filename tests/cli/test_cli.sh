@@ -3,6 +3,10 @@
 # status 0, 1 or 2. Prints TAP.
 set -u
 . tests/cli/tap.sh
+# Nothing here is recognised by meaning: without models in the cache a program that has a state
+# starts in a tenth of the time.
+RUVLLM_CACHE_DIR=$tmp/no-models
+export RUVLLM_CACHE_DIR
 
 same() { # NAME FILE FILE
     n=$((n + 1))
@@ -73,7 +77,7 @@ MARK: /[!?]/' >"$tmp/answer.lark"
 check "a grammar of Lark" 0 '^\(yes\|no[!?]\)$' - "$rv" run $spm x --grammar "$tmp/answer.lark"
 check "a schema in the command line" 0 7 - "$rv" run $spm x --schema '{"const":7}'
 check "a grammar in the command line" 0 '^yes$' - "$rv" run $spm x --grammar 'root ::= "yes"'
-check "what takes too much work" 1 - "#/pattern: regular expression: too much work" \
+check "what takes too much work" 1 - "#/pattern: .*too much work" \
     "$rv" run $spm x --schema '{"type":"string","pattern":"^(.{0,100}a.{0,100}b){10}$"}'
 { echo 'root ::= p0' # a text may end behind each of 40 rules in two ways
   for i in $(seq 0 39); do echo "p$i ::= \"a\"* p$((i + 1)) | \"b\"* p$((i + 1))"; done
