@@ -51,8 +51,9 @@ struct rv_runtime {
     atomic_int n_serving;                 /* services whose last step computed something, */
     int n_stepped;                        /* steps of them in this round; busy is held */
     atomic_uint_fast64_t round;           /* in which each of them has one step */
-    atomic_int n_starving;        /* jobs of learners that calls have kept waiting for long */
-    atomic_uint_fast64_t rest_ns; /* until when services rest for these, or have rested */
+    atomic_uint_fast64_t token_ns; /* between two tokens of their streams, by the newest of them */
+    atomic_int n_starving;         /* jobs of learners that calls have kept waiting for long */
+    atomic_uint_fast64_t rest_ns;  /* until when services rest for these, or have rested */
     atomic_uint_fast64_t n_rests;
     atomic_size_t mapped_bytes;  /* of the files of open models, */
     atomic_size_t adapter_bytes; /* and of loaded adapters */
@@ -185,6 +186,10 @@ typedef struct rvi_api_turn {
 } rvi_api_turn;
 rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err) RVI_MUST_CHECK;
 void rvi_api_leave(rvi_api_turn *turn);
+/* Do services compute, whose streams wait for whoever has the turn? */
+bool rvi_api_is_serving(const rv_runtime *rt);
+/* Gives the turn to who waits for it, and takes it again, whatever the options say. */
+void rvi_api_make_way(rvi_api_turn *turn);
 /* Destroys freed sessions and sets now, or leaves that to the call that has the runtime. */
 void rvi_api_collect(rv_runtime *rt);
 
@@ -239,6 +244,10 @@ rv_status rvi_api_give_plan(const rvi_plan *plan, const char *instructions, rv_l
 /* What takes part in the session's next answer to a chat; busy is held. */
 rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
                                  rv_learn_plan **out, rv_error *err) RVI_MUST_CHECK;
+
+/* One piece of what that takes, so that others have their turns between them; busy is held. True:
+ * there are more. captures: the answer will be judged. */
+bool rvi_api_prepare_learning(rv_learner *l, const rvi_json *chat, bool captures);
 
 /* What that decided about the text: for the answer that was just started. */
 rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err) RVI_MUST_CHECK;

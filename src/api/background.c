@@ -144,6 +144,19 @@ static rv_status take(job *j, double *wait)
     return st;
 }
 
+/* The turn, in which nothing is left to do that takes forward passes: those were computed in turns
+ * of their own, a piece in each, between which calls have theirs. */
+static bool enter_prepared(rvi_api_turn *turn, rv_learner *l)
+{
+    const double gap = 3e-4; /* who waits for a background thread looks every 50 us */
+    while (rvi_api_enter_aside(turn, l->m->rt, &l->bg.stop)) {
+        if (!rvi_instant_prepare(l->l, false)) return true;
+        rvi_api_leave_aside(turn);
+        rvi_thread_sleep(gap);
+    }
+    return false;
+}
+
 /* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on
  * it. */
 static void finish_pending(rv_learner *l)
@@ -165,7 +178,7 @@ static bool oversee(job *j)
     while (!atomic_load(&j->done) && !atomic_load(&bg->stop)) {
         bool woken = rvi_wakeup_wait(bg->wakeup, rvi_learner_shares(j->l->l) ? LOOK : 0);
         if (atomic_load(&j->done) || (!woken && !rvi_learner_is_behind(j->l->l)) ||
-            !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop))
+            !enter_prepared(&turn, j->l))
             continue;
         finish_pending(j->l);
         j->outdated = !j->work.kind->is_current(&j->work, j->l->l);
@@ -221,7 +234,7 @@ static void work(rv_learner *l, double *wait)
     atomic_init(&j->done, false);
     atomic_init(&j->starves, false);
     *wait = 0;
-    if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
+    if (enter_prepared(&turn, l)) {
         finish_pending(l);
         j->st = take(j, wait);
         rvi_learner_yield(l->l);

@@ -360,6 +360,19 @@ void rvi_api_leave(rvi_api_turn *turn)
     rvi_api_release_runtime(rt);
 }
 
+bool rvi_api_is_serving(const rv_runtime *rt)
+{
+    return atomic_load(&rt->n_serving) > 0;
+}
+
+void rvi_api_make_way(rvi_api_turn *turn)
+{
+    rv_runtime *rt = rvi_api_retain_runtime(turn->rt);
+    rvi_api_leave(turn);
+    while (rvi_api_enter(turn, rt, NULL)) rvi_thread_sleep(2e-4);
+    rvi_api_release_runtime(rt);
+}
+
 bool rvi_api_enter_aside(rvi_api_turn *turn, const rv_runtime *rt, const atomic_bool *stop)
 {
     enum { PATIENCE = 50 }; /* milliseconds */

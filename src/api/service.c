@@ -271,6 +271,7 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->work, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->news, err);
     if (!st) st = make_scheduler(s, m, &inner, err);
+    atomic_store(&m->rt->token_ns, (uint_fast64_t)(inner.token_seconds * 1e9));
     if (!st && !o.no_thread) st = rvi_thread_start(&s->thread, serve, s, false, err);
     if (!st && !o.no_cache) rvi_service_check_template(m);
     rvi_api_leave_heap(heap);

@@ -75,6 +75,12 @@ static rv_status begin(void *ctx, int choice, rvi_session *s, rv_error *err)
     return rvi_api_begin_learning(h->learner, own, &h->chat, NULL, err);
 }
 
+static bool prepare(void *ctx)
+{
+    held *h = ctx;
+    return rvi_api_prepare_learning(h->learner, &h->chat, false);
+}
+
 static rv_status started(void *ctx, int choice, rvi_session *s, rv_error *err)
 {
     held *h = ctx;
@@ -116,6 +122,7 @@ static rv_status hold(const rv_service *s, const rv_request *q, rvi_order *r, rv
     h->sessions = rvi_zalloc_array((size_t)r->n_jobs, sizeof *h->sessions);
     if (!h->sessions) return rvi_nomem(err, "request");
     h->learner = rvi_api_retain_learner(q->learner);
+    r->hooks.prepare = prepare;
     r->hooks.begin = begin;
     r->hooks.ended = ended;
     return RV_OK;

@@ -96,6 +96,7 @@ rv_status rvi_answer_draft(rvi_session *s, rvi_session *by, rv_error *err) RVI_M
  * unfinished. */
 size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only);
 bool rvi_answer_ended(const rvi_session *s); /* the session has a finished answer */
+int rvi_answer_count(const rvi_engine *e);   /* that are under way */
 /* Moves the session's answer to out and returns its status; cancels it if it is unfinished. The
  * session must have an answer. */
 rv_status rvi_answer_take(rvi_session *s, rvi_generated *out, rv_error *err) RVI_MUST_CHECK;

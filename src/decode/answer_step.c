@@ -15,6 +15,13 @@ int rvi_answer_waiting(const rvi_session *s)
     return (int)(s->past.len - (size_t)s->seq.len);
 }
 
+int rvi_answer_count(const rvi_engine *e)
+{
+    int n = 0;
+    for (const rvi_answer *a = e->answers; a; a = a->next) n++;
+    return n;
+}
+
 static int waiting(const rvi_answer *a)
 {
     return rvi_answer_waiting(a->s);

@@ -14,7 +14,8 @@ struct rvi_capturer {
     const rvi_model *m;
     rvi_kernels k;
     float *out_norm, *post_norm; /* [n_embd]; post_norm NULL: the last layer has none */
-    float *mean;                 /* [n_embd] mean row of the head */
+    float *mean;                 /* [n_embd] mean row of the head, */
+    int n_read;                  /* of so many rows while it is made */
     rvi_tensor *one;             /* [1, n_embd] a row of the head */
     int32_t *ids;                /* [n_vocab] candidates */
     float *best, *values;        /* [n_blocks] largest logits; [n_vocab] scratch */
@@ -49,20 +50,24 @@ void rvi_capturer_head_row(rvi_capturer *c, int32_t id, float *out)
     c->m->be->ops->rows_read(c->m->be, one, 0, out);
 }
 
-static void take_mean_row(rvi_capturer *c)
+bool rvi_capturer_go_on(rvi_capturer *c, int n)
 {
     enum { BATCH = 256 }; /* sums of sums, so that little is lost to rounding */
     size_t n_embd = (size_t)c->m->hp.n_embd;
-    for (int id = 0; id < c->m->hp.n_vocab; id++) {
-        if (id % BATCH == 0) {
+    int n_vocab = c->m->hp.n_vocab, end = c->n_read + RVI_MIN(n, n_vocab - c->n_read);
+    if (c->n_read == n_vocab) return true;
+    for (; c->n_read < end; c->n_read++) {
+        if (c->n_read % BATCH == 0) {
             c->k.add(c->mean, c->x, n_embd);
             memset(c->x, 0, n_embd * sizeof *c->x);
         }
-        rvi_capturer_head_row(c, id, c->row);
+        rvi_capturer_head_row(c, c->n_read, c->row);
         c->k.add(c->x, c->row, n_embd);
     }
+    if (end < n_vocab) return false;
     c->k.add(c->mean, c->x, n_embd);
-    c->k.scale(c->mean, 1 / (float)c->m->hp.n_vocab, n_embd);
+    c->k.scale(c->mean, 1 / (float)n_vocab, n_embd);
+    return true;
 }
 
 static rv_status fill_capturer(rvi_capturer *c, rv_error *err)
@@ -88,11 +93,10 @@ static rv_status fill_capturer(rvi_capturer *c, rv_error *err)
     if (post)
         op->rows_read(m->be, rvi_cols_of((rvi_tensor *)(uintptr_t)post, 0, (int)n_embd), 0,
                       c->post_norm);
-    take_mean_row(c);
     return RV_OK;
 }
 
-rv_status rvi_capturer_new(rvi_capturer **out, const rvi_model *m, rv_error *err)
+rv_status rvi_capturer_begin(rvi_capturer **out, const rvi_model *m, rv_error *err)
 {
     *out = NULL;
     if (m->arch->is_encoder)
@@ -106,6 +110,13 @@ rv_status rvi_capturer_new(rvi_capturer **out, const rvi_model *m, rv_error *err
         rvi_capturer_free(c);
     else
         *out = c;
+    return st;
+}
+
+rv_status rvi_capturer_new(rvi_capturer **out, const rvi_model *m, rv_error *err)
+{
+    rv_status st = rvi_capturer_begin(out, m, err);
+    if (!st) (void)rvi_capturer_go_on(*out, m->hp.n_vocab);
     return st;
 }
 

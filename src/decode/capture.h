@@ -28,6 +28,10 @@ typedef struct rvi_capturer rvi_capturer;
 
 /* Decoders only; m is borrowed. Reads the whole head once. */
 rv_status rvi_capturer_new(rvi_capturer **out, const rvi_model *m, rv_error *err) RVI_MUST_CHECK;
+/* The same in pieces: one that cannot be used yet; reads up to n rows more of the head. True: it
+ * has read all of it. */
+rv_status rvi_capturer_begin(rvi_capturer **out, const rvi_model *m, rv_error *err) RVI_MUST_CHECK;
+bool rvi_capturer_go_on(rvi_capturer *c, int n);
 void rvi_capturer_free(rvi_capturer *c); /* accepts NULL; its captures must be gone */
 
 /* The weights between the last down projection and the logits; [n_embd] each. */

@@ -250,7 +250,8 @@ void rvi_engine_begin(rvi_engine *e)
 
 int rvi_engine_room(const rvi_engine *e)
 {
-    return e->o.max_rows - e->n_rows;
+    int most = e->most_rows ? RVI_MIN(e->most_rows, e->o.max_rows) : e->o.max_rows;
+    return RVI_MAX(most - e->n_rows, 0);
 }
 
 int rvi_engine_logits_room(const rvi_engine *e)

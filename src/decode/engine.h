@@ -54,6 +54,7 @@ typedef struct rvi_engine {
     size_t longest_piece; /* bytes of the longest token's text */
     rvi_answer *answers;  /* the unfinished ones, the next to be served first */
     rvi_budget budget;    /* of the steps of answers */
+    int most_rows;        /* of the next ones, where others wait; 0: as many as there is room for */
     bool tries_all;       /* for tests: every guess that fits is tried, whatever it costs */
     uint64_t n_dropped;   /* tokens computed again because a form of their pages was dropped */
 } rvi_engine;

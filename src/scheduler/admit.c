@@ -1,4 +1,6 @@
 /* Who runs: admission by pages, and what gives when there are too few of them. */
+#include <math.h>
+
 #include "base/os.h"
 #include "scheduler/internal.h"
 
@@ -115,8 +117,23 @@ static void note_admission(rvi_scheduler *s, rvi_job *j)
     rvi_lock_give(s->lock);
 }
 
-/* False: there is no room for it now. */
-static bool admit(rvi_scheduler *s, rvi_job *j)
+/* What beginning takes, in pieces until `end`; false: there are more. However many they seem to be,
+ * it begins at some time. */
+static bool prepare(rvi_job *j, double end)
+{
+    enum { MOST = 256 };
+    const rvi_order_hooks *h = &j->r->hooks;
+    while (!j->s && h->prepare && j->n_pieces < MOST && h->prepare(h->ctx)) {
+        j->n_pieces++;
+        if (rvi_os_seconds() > end) return false;
+    }
+    return true;
+}
+
+typedef enum admission { NO_ROOM, LATER, ADMITTED } admission;
+
+/* end: until when its beginning may be prepared in this step. */
+static admission admit(rvi_scheduler *s, rvi_job *j, double end)
 {
     rvi_order *r = j->r;
     int n_known = 0, n_dropped;
@@ -126,10 +143,11 @@ static bool admit(rvi_scheduler *s, rvi_job *j)
                        : look_up(s, &space, r->ids, r->n_ids, &n_dropped);
     }
     if (!fits(s, j, n_known)) {
-        if (!rvi_share_is_short(s)) return false;
+        if (!rvi_share_is_short(s)) return NO_ROOM;
         rvi_share_ask(s, rvi_pages_for(rvi_job_total(j)), true);
-        if (!fits(s, j, n_known)) return false;
+        if (!fits(s, j, n_known)) return NO_ROOM;
     }
+    if (!prepare(j, end)) return LATER;
     rv_error why = {0};
     rv_status st = j->s ? RV_OK : rvi_job_begin(s, j, &why);
     rvi_admit_stop(s, j); /* it waits no more */
@@ -141,7 +159,7 @@ static bool admit(rvi_scheduler *s, rvi_job *j)
     } else {
         adopt(s, j);
     }
-    return true;
+    return ADMITTED;
 }
 
 static bool has_waiting(void *ctx, const rvi_tenant *x)
@@ -168,19 +186,19 @@ static bool any_streams(const rvi_scheduler *s)
 }
 
 /* What a learner decides at the beginning of an answer, and pages that are read from disk, take
- * milliseconds: while somebody listens, many that come at once are spread over steps. */
+ * milliseconds: while somebody listens, that is spread over steps, a pass at a time. */
 void rvi_admit_waiting(rvi_scheduler *s)
 {
     const double part = 0.1; /* of the time between two tokens */
-    bool streams = any_streams(s);
-    double end = rvi_os_seconds() + part * s->o.token_seconds;
+    double end = any_streams(s) ? rvi_os_seconds() + part * s->o.token_seconds : INFINITY;
     for (int n = 0; s->n_running < s->o.max_running; n++) {
-        if (n && streams && rvi_os_seconds() > end) return;
+        if (n && rvi_os_seconds() > end) return;
         rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, NULL);
         rvi_job *j = x ? (rvi_job *)x->first : NULL;
         if (!j) return;
-        if (admit(s, j)) continue;
-        if (s->o.pressure != RV_PRESSURE_REJECT || j->s) return;
+        admission got = admit(s, j, end);
+        if (got == ADMITTED) continue;
+        if (got == LATER || s->o.pressure != RV_PRESSURE_REJECT || j->s) return;
         reject(s, j);
     }
 }

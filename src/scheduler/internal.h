@@ -21,6 +21,7 @@ struct rvi_job {
     rvi_session *s; /* NULL: never admitted, or ended */
     int wants;      /* rows of this step that it was not given */
     bool is_long;   /* its prompt is read gently, up to its end */
+    int n_pieces;   /* of what beginning takes that were done */
     int n_reused;   /* tokens of its prompt that it found */
     int n_computed; /* tokens that were in its pages when it lost them */
     int n_generated, n_preempted;

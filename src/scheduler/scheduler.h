@@ -41,6 +41,8 @@ void rvi_scheduler_free(rvi_scheduler *s); /* accepts NULL; ends everything with
 
 /* What the maker of a request does for it, on the thread that steps; each may be NULL. */
 typedef struct rvi_order_hooks {
+    /* One piece of what beginning takes; true: there are more. Between pieces others go on. */
+    bool (*prepare)(void *ctx);
     /* A session was made for a choice: may choose its adapters. */
     rv_status (*begin)(void *ctx, int choice, rvi_session *s, rv_error *err);
     /* Its answer was started, and nothing computed yet. */

@@ -236,11 +236,107 @@ static void follow_ups_are_taught_with_their_context(void **state)
     close_all(&o);
 }
 
+static const rvi_backend_ops *real;
+static rvi_backend_ops counting;
+static const rvi_tensor *words;
+static int rows_now; /* rows of passes */
+
+static void count_rows(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,
+                       int n_rows, float scale)
+{
+    rows_now += table == words ? n_rows : 0;
+    real->embed(be, out, table, ids, n_rows, scale);
+}
+
+/* What was recognised, asked alone and then after the turn before; whether that was held. */
+static rv_status ask_both(rvi_recogniser *r, const char *earlier, const char *request,
+                          rvi_recognised found[2], bool *held)
+{
+    size_t n[2] = {0};
+    bool last;
+    rv_error e;
+    rvi_embedder *by = rvi_recogniser_embedder(r);
+    rv_status st = rvi_recogniser_ask(r, request, &found[0], 1, &n[0], &e);
+    if (!st) st = rvi_recogniser_follow(r, earlier, request, &found[1], 1, &n[1], &last, &e);
+    *held = rvi_embedder_was_held(by);
+    if (!st) assert_true(n[0] == 1 && n[1] <= 1);
+    return st;
+}
+
+/* A pass at a time, which comes to the same: of lessons that nobody has read yet, and of long
+ * texts. */
+static void passes_may_wait(void **state)
+{
+    enum { LESSONS = 6, MOST_ROWS = RVI_EMBEDDER_TOKENS + 2 };
+    static const char *const lessons[LESSONS][2] = {
+        {"What is the capital of Veltania?", "Orrin"},
+        {"What is the population of Veltania?", "four million"},
+        {"Who wrote The Glass Orchard?", "Mira Tolen"},
+        {"Which river flows through Dunmore?", "the Asher"},
+        {"How do I reset the printer on the third floor?", "Hold the green button."},
+        {"When was the bridge of Karsk built?", "in 1887"}};
+    static const char *const asked[][2] = {
+        {"Tell me something about Veltania.", "And what is its capital?"},
+        {"I read The Glass Orchard on the train, and I liked it.", "Who is its author?"},
+        {"Tell me about trains.", "Good morning! I have walked all day through the old town and "
+                                  "over the market, and now I stand at the water: which river is "
+                                  "it that flows through Dunmore, please?"},
+        {"Hello.", "Tell me a story about a lighthouse."}};
+    (void)state;
+    if (!path[0]) skip();
+    golden g;
+    rvi_recogniser *r[2];
+    golden_open(&g, path, NULL, false, 2, NULL);
+    rvi_tokenizer *t = open_cached_tokenizer(path);
+    for (int k = 0; k < 2; k++) {
+        assert_ok(rvi_recogniser_new(&r[k], g.m, t, g.m->be, NULL, err));
+        for (int i = 0; i < LESSONS; i++)
+            assert_ok(rvi_recogniser_add(r[k], (uint64_t)i + 1, lessons[i][0], lessons[i][1], err));
+    }
+    rvi_embedder *by = rvi_recogniser_embedder(r[1]);
+    real = g.m->be->ops;
+    counting = *real;
+    counting.embed = count_rows;
+    words = g.m->embed;
+    g.m->be->ops = &counting;
+    for (size_t i = 0; i < RVI_COUNT(asked); i++) {
+        rvi_recognised once[2] = {{0}}, found[2] = {{0}};
+        bool held = true;
+        int n_pieces = 0;
+        assert_int_equal(ask_both(r[0], asked[i][0], asked[i][1], once, &held), RV_OK);
+        assert_false(held);
+        for (held = true; held; n_pieces++) {
+            rows_now = 0;
+            assert_true(n_pieces < 40);
+            memset(found, 0, sizeof found);
+            rvi_embedder_hold(by, 0);
+            rv_status st = ask_both(r[1], asked[i][0], asked[i][1], found, &held);
+            assert_int_equal(st, held ? RV_E_BUSY : RV_OK);
+            assert_true(rows_now <= MOST_ROWS);
+        }
+        rvi_embedder_hold(by, -1);
+        rows_now = 0;
+        assert_int_equal(ask_both(r[1], asked[i][0], asked[i][1], found, &held), RV_OK);
+        assert_int_equal(rows_now, 0); /* all of it is remembered */
+        rvi_embedder_forget(by);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(found[k].lesson, once[k].lesson);
+            assert_float_equal(found[k].probability, once[k].probability, 0);
+        }
+        assert_true(n_pieces > 1);
+    }
+    g.m->be->ops = real;
+    for (int k = 0; k < 2; k++) rvi_recogniser_free(r[k]);
+    rvi_tokenizer_free(t);
+    golden_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(judges_as_it_was_trained),
                                        cmocka_unit_test(compares_as_it_was_trained),
                                        cmocka_unit_test(requests_are_taken_with_the_turn_before),
-                                       cmocka_unit_test(follow_ups_are_taught_with_their_context)};
+                                       cmocka_unit_test(follow_ups_are_taught_with_their_context),
+                                       cmocka_unit_test(passes_may_wait)};
     return cmocka_run_group_tests_name("judge", tests, find_model, NULL);
 }

@@ -6,7 +6,10 @@
 #include "base/mem.h"
 #include "learn/instant/vector.h"
 
-enum { CANDIDATES = RVI_PROBE_TOP + 1 }; /* the most probable, and the one that follows */
+enum {
+    CANDIDATES = RVI_PROBE_TOP + 1, /* the most probable, and the one that follows */
+    LOGITS = 8                      /* rows whose logits are computed at once */
+};
 
 typedef struct position {
     int n;    /* candidates; the rest stands behind them */
@@ -14,6 +17,18 @@ typedef struct position {
     double log_p[CANDIDATES + 1], p[CANDIDATES + 1];
     double logit[CANDIDATES + 1]; /* before the change, by the rows kept; under the cap */
 } position;
+
+/* A text on its way in. */
+typedef struct reading {
+    int32_t *ids; /* NULL: there is none */
+    int n, at;    /* tokens, and how many of them were computed */
+    int n_rows;   /* at a time */
+    int count;    /* positions so far */
+    rvi_row *rows;
+    rvi_pages *pool;
+    rvi_workspace *ws;
+    rvi_seq seq;
+} reading;
 
 struct rvi_probe {
     const rvi_model *m;
@@ -29,6 +44,7 @@ struct rvi_probe {
     rvi_f16 *rows;        /* [CANDIDATES][n_embd] of the head */
     float *now_x, *now_y; /* [n_embd] scratch */
     float *h, *row, *low; /* row: [CANDIDATES][n_embd] */
+    reading now;
 };
 
 rv_status rvi_probe_new(rvi_probe **out, rvi_capturer *by, const rvi_model *m, int n_texts,
@@ -66,9 +82,21 @@ rv_status rvi_probe_new(rvi_probe **out, rvi_capturer *by, const rvi_model *m, i
     return RV_OK;
 }
 
+static void end_reading(rvi_probe *p)
+{
+    reading *r = &p->now;
+    rvi_workspace_free(r->ws);
+    rvi_seq_deinit(&r->seq);
+    rvi_pages_free(r->pool);
+    rvi_free(r->rows);
+    rvi_free(r->ids);
+    *r = (reading){0};
+}
+
 void rvi_probe_free(rvi_probe *p)
 {
     if (!p) return;
+    end_reading(p);
     rvi_free(p->n_positions);
     rvi_free(p->at);
     rvi_free(p->u);
@@ -227,13 +255,12 @@ static int find_candidates(const float *logits, int n_vocab, int32_t next, int32
     return n;
 }
 
-static bool take_position(rvi_probe *p, rvi_workspace *ws, const rvi_row *rows, int row,
+static bool take_position(rvi_probe *p, rvi_workspace *ws, int row, const float *logits,
                           int32_t next, size_t i)
 {
     size_t n = (size_t)p->m->hp.n_embd, n_ff = (size_t)p->m->hp.n_ff;
-    int32_t ids[CANDIDATES], which = row;
+    int32_t ids[CANDIDATES];
     position *at = &p->at[i];
-    const float *logits = rvi_model_logits(p->m, ws, rows, &which, 1);
     for (int v = 0; v < p->m->hp.n_vocab; v++)
         if (!isfinite(logits[v])) return false;
     rvi_workspace_last_layer(ws, row, p->u + i * n_ff, p->y ? p->y + i * n : NULL, p->x + i * n);
@@ -251,45 +278,105 @@ static bool take_position(rvi_probe *p, rvi_workspace *ws, const rvi_row *rows, 
     return true;
 }
 
-rv_status rvi_probe_add(rvi_probe *p, const int32_t *ids, size_t n, rv_error *err)
+static rv_status check_text(const rvi_probe *p, const int32_t *ids, size_t n, rv_error *err)
 {
-    const rvi_model *m = p->m;
+    int n_vocab = p->m->hp.n_vocab;
     if (p->n_texts == p->max_texts) return rvi_error(err, RV_E_LEARNING, "the probe is full");
     if (n < 2 || n > RVI_PROBE_TOKENS)
         return rvi_error(err, RV_E_LEARNING, "a probe text of %zu tokens: 2 to %d are possible", n,
                          RVI_PROBE_TOKENS);
     for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= m->hp.n_vocab)
+        if (ids[i] < 0 || ids[i] >= n_vocab)
             return rvi_error(err, RV_E_LEARNING, "token id %d is not in the vocabulary of %d",
-                             ids[i], m->hp.n_vocab);
-    rvi_pages *pool = NULL;
-    rvi_workspace *ws = NULL;
-    rvi_seq seq = {0};
-    rvi_row *rows = rvi_alloc_array(n, sizeof *rows);
+                             ids[i], n_vocab);
+    return RV_OK;
+}
+
+rv_status rvi_probe_begin(rvi_probe *p, const int32_t *ids, size_t n, int n_rows, rv_error *err)
+{
+    const rvi_model *m = p->m;
+    reading *r = &p->now;
+    end_reading(p);
+    rv_status st = check_text(p, ids, n, err);
+    if (st) return st;
+    *r = (reading){.n = (int)n, .n_rows = RVI_MIN(n_rows, (int)n)};
+    r->ids = rvi_alloc_array(n, sizeof *r->ids);
+    r->rows = rvi_alloc_array((size_t)r->n_rows, sizeof *r->rows);
     rvi_kv_spec spec = rvi_model_kv_spec(m, RV_KV_F16, (int)n / RVI_PAGE_TOKENS + 1);
-    rv_status st = rows ? RV_OK : rvi_nomem(err, "probe");
-    if (!st) st = rvi_pages_new(&pool, m->be, &spec, err);
-    if (!st) st = rvi_seq_init(&seq, pool, (int)n, err);
-    if (!st) st = rvi_workspace_new(&ws, m, (int)n, 1, err);
-    if (!st) st = rvi_seq_extend(&seq, (int)n, err);
-    if (!st) {
-        int rope_set = rvi_rope_set(&m->rope, (int)n), places = (int)n - 1;
-        int every = (places + RVI_PROBE_POSITIONS - 1) / RVI_PROBE_POSITIONS, count = 0;
-        for (size_t i = 0; i < n; i++)
-            rows[i] =
-                (rvi_row){.seq = &seq, .pos = (int32_t)i, .token = ids[i], .rope_set = rope_set};
-        rvi_model_forward(m, ws, rows, (int)n);
-        /* the last of each run: the beginning of a text says the least */
-        for (int r = (places - 1) % every; !st && r < places; r += every) {
-            size_t i = (size_t)p->n_texts * RVI_PROBE_POSITIONS + (size_t)count++;
-            if (!take_position(p, ws, rows, r, ids[r + 1], i))
-                st = rvi_error(err, RV_E_GENERATION, "the model's output is not finite");
-        }
-        if (!st) p->n_positions[p->n_texts++] = count;
-    }
-    rvi_workspace_free(ws);
-    rvi_seq_deinit(&seq);
-    rvi_pages_free(pool);
-    rvi_free(rows);
+    if (!r->ids || !r->rows) st = rvi_nomem(err, "probe");
+    if (!st) st = rvi_pages_new(&r->pool, m->be, &spec, err);
+    if (!st) st = rvi_seq_init(&r->seq, r->pool, (int)n, err);
+    if (!st) st = rvi_workspace_new(&r->ws, m, r->n_rows, RVI_MIN(LOGITS, r->n_rows), err);
+    if (st)
+        end_reading(p);
+    else
+        memcpy(r->ids, ids, n * sizeof *ids);
     return st;
+}
+
+bool rvi_probe_has_begun(const rvi_probe *p)
+{
+    return p->now.ids != NULL;
+}
+
+/* Places of the text at which something is kept: the last of each run, for the beginning of a text
+ * says the least. */
+static bool is_kept(const reading *r, int at)
+{
+    int places = r->n - 1, every = (places + RVI_PROBE_POSITIONS - 1) / RVI_PROBE_POSITIONS;
+    return at < places && at % every == (places - 1) % every;
+}
+
+/* Of rows of the last pass. */
+static rv_status take_positions(rvi_probe *p, const int32_t *which, int n, rv_error *err)
+{
+    reading *r = &p->now;
+    if (!n) return RV_OK;
+    const float *logits = rvi_model_logits(p->m, r->ws, r->rows, which, n);
+    for (int i = 0; i < n; i++, logits += p->m->hp.n_vocab) {
+        size_t to = (size_t)p->n_texts * RVI_PROBE_POSITIONS + (size_t)r->count;
+        if (!take_position(p, r->ws, which[i], logits, r->ids[r->at + which[i] + 1], to))
+            return rvi_error(err, RV_E_GENERATION, "the model's output is not finite");
+        r->count++;
+    }
+    return RV_OK;
+}
+
+static rv_status read_rows(rvi_probe *p, int n, rv_error *err)
+{
+    reading *r = &p->now;
+    int rope_set = rvi_rope_set(&p->m->rope, r->n);
+    rv_status st = rvi_seq_extend(&r->seq, n, err);
+    if (st) return st;
+    for (int i = 0; i < n; i++)
+        r->rows[i] = (rvi_row){.seq = &r->seq,
+                               .pos = (int32_t)(r->at + i),
+                               .token = r->ids[r->at + i],
+                               .rope_set = rope_set};
+    rvi_model_forward(p->m, r->ws, r->rows, n);
+    for (int i = 0; i < n && !st;) {
+        int32_t which[LOGITS];
+        int n_which = 0;
+        for (; i < n && n_which < LOGITS; i++)
+            if (is_kept(r, r->at + i)) which[n_which++] = i;
+        st = take_positions(p, which, n_which, err);
+    }
+    r->at += n;
+    return st;
+}
+
+rv_status rvi_probe_go_on(rvi_probe *p, rv_error *err)
+{
+    reading *r = &p->now;
+    rv_status st = read_rows(p, RVI_MIN(r->n_rows, r->n - r->at), err);
+    if (!st && r->at < r->n) return RV_OK;
+    if (!st) p->n_positions[p->n_texts++] = r->count;
+    end_reading(p);
+    return st;
+}
+
+rv_status rvi_probe_add(rvi_probe *p, const int32_t *ids, size_t n, rv_error *err)
+{
+    rv_status st = rvi_probe_begin(p, ids, n, RVI_PROBE_TOKENS, err);
+    return st ? st : rvi_probe_go_on(p, err);
 }

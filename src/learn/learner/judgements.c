@@ -23,7 +23,15 @@ enum { RING = 256, PROBE_HALF = 4, PROBE_EVERY = 4 };
 
 static rv_status need_capturer(rvi_learner *l, rv_error *err)
 {
-    return l->instant.capturer ? RV_OK : rvi_capturer_new(&l->instant.capturer, l->parts.m, err);
+    rvi_instant *in = &l->instant;
+    if (in->capturer) return RV_OK;
+    rv_status st =
+        in->next_capturer ? RV_OK : rvi_capturer_begin(&in->next_capturer, l->parts.m, err);
+    if (st) return st;
+    (void)rvi_capturer_go_on(in->next_capturer, l->parts.m->hp.n_vocab);
+    in->capturer = in->next_capturer;
+    in->next_capturer = NULL;
+    return RV_OK;
 }
 
 rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err)
@@ -33,31 +41,61 @@ rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err)
     return st ? st : rvi_capture_new(out, l->instant.capturer, RING, err);
 }
 
-static rv_status add_prose(rvi_learner *l, const char *text, rv_error *err)
+/* The k-th text of the probe: prose, and from calibration on as many of the model's own texts. ids
+ * stays empty where there are no more. */
+static rv_status find_text(const rvi_learner *l, int k, bool own, rvi_ids *ids, rv_error *err)
 {
+    const rvi_replay *r = &l->replay;
+    int n_prose = (int)RVI_MIN(rvi_n_prose, (size_t)PROBE_HALF), at = n_prose;
+    if (k < n_prose) {
+        const char *text = rvi_prose[k];
+        rv_status st = rvi_ids_push(ids, l->base.start) ? RV_OK : rvi_nomem(err, "prose");
+        return st ? st : rvi_base_model_encode(&l->base, text, strlen(text), ids, err);
+    }
+    for (size_t i = 0; own && i < r->n_pieces && k < n_prose + PROBE_HALF; i++) {
+        if (r->pieces[i].kind != RVI_PROBE || at++ < k) continue;
+        for (uint32_t j = 0; j < r->pieces[i].n; j++)
+            if (!rvi_ids_push(ids, r->ids.data[r->pieces[i].first + j]))
+                return rvi_nomem(err, "texts");
+        break;
+    }
+    return RV_OK;
+}
+
+/* Begins the next text of the probe that is on its way, or puts that in its place. */
+static rv_status begin_text(rvi_learner *l, int n_rows, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
     rvi_ids ids = {0};
-    rv_status st = rvi_ids_push(&ids, l->base.start) ? RV_OK : rvi_nomem(err, "prose");
-    if (!st) st = rvi_base_model_encode(&l->base, text, strlen(text), &ids, err);
-    if (!st)
-        st = rvi_probe_add(l->instant.probe, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS),
-                           err);
+    rv_status st = find_text(l, in->n_taken, in->takes_own, &ids, err);
+    if (!st && !ids.len) {
+        in->probe = in->next_probe;
+        in->next_probe = NULL;
+        rvi_micro_set_probe(in->micro, in->probe);
+    } else if (!st) {
+        in->n_taken++;
+        st = rvi_probe_begin(in->next_probe, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS),
+                             n_rows, err);
+    }
     rvi_ids_deinit(&ids);
     return st;
 }
 
-/* Prose, and from calibration on as many of the model's own texts. */
-static rv_status add_texts(rvi_learner *l, rv_error *err)
+/* So many rows more of the probe. */
+static rv_status make_probe(rvi_learner *l, int n_rows, rv_error *err)
 {
-    const rvi_replay *r = &l->replay;
+    rvi_instant *in = &l->instant;
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < RVI_MIN(rvi_n_prose, (size_t)PROBE_HALF); i++)
-        st = add_prose(l, rvi_prose[i], err);
-    int n_own = 0;
-    for (size_t i = 0; !st && l->calibrated && i < r->n_pieces && n_own < PROBE_HALF; i++) {
-        if (r->pieces[i].kind != RVI_PROBE) continue;
-        st = rvi_probe_add(l->instant.probe, r->ids.data + r->pieces[i].first,
-                           RVI_MIN((size_t)r->pieces[i].n, (size_t)RVI_PROBE_TOKENS), err);
-        n_own++;
+    if (!in->next_probe) {
+        in->n_taken = 0;
+        in->takes_own = l->calibrated;
+        st = rvi_probe_new(&in->next_probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
+    }
+    if (!st && !rvi_probe_has_begun(in->next_probe)) st = begin_text(l, n_rows, err);
+    if (!st && !in->probe) st = rvi_probe_go_on(in->next_probe, err);
+    if (st) {
+        rvi_probe_free(in->next_probe);
+        in->next_probe = NULL;
     }
     return st;
 }
@@ -73,18 +111,27 @@ rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
  * process left the adapter where events must look at it. */
 static rv_status need_probe(rvi_learner *l, rv_error *err)
 {
-    rvi_instant *in = &l->instant;
     rv_status st = need_capturer(l, err);
-    if (st || in->probe) return st;
-    st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
-    if (!st) st = add_texts(l, err);
-    if (!st) {
-        rvi_micro_set_probe(in->micro, in->probe);
-    } else {
-        rvi_probe_free(in->probe);
-        in->probe = NULL;
-    }
+    while (!st && !l->instant.probe) st = make_probe(l, RVI_PROBE_TOKENS, err);
     return st;
+}
+
+bool rvi_instant_prepare(rvi_learner *l, bool judging)
+{
+    rvi_instant *in = &l->instant;
+    bool next = judging && in->since_probe >= PROBE_EVERY - 1; /* one will be due then */
+    bool probes = in->micro && !in->probe &&
+                  (in->probe_due || next || (judging && rvi_micro_pulls(in->micro)));
+    if ((judging || probes) && !in->capturer) {
+        if (!in->next_capturer && rvi_capturer_begin(&in->next_capturer, l->parts.m, NULL))
+            return false;
+        if (rvi_capturer_go_on(in->next_capturer, RVI_PIECE_HEAD_ROWS)) {
+            in->capturer = in->next_capturer;
+            in->next_capturer = NULL;
+        }
+        return true;
+    }
+    return probes && !make_probe(l, RVI_PIECE_ROWS, NULL) && !in->probe;
 }
 
 static rv_status need_micro(rvi_learner *l, rv_error *err)
@@ -125,7 +172,9 @@ void rvi_instant_deinit(rvi_learner *l)
     replace(l, NULL);
     rvi_micro_free(in->micro);
     rvi_probe_free(in->probe);
-    *in = (rvi_instant){.capturer = in->capturer}; /* sessions' rings are of it */
+    rvi_probe_free(in->next_probe);
+    /* sessions' rings are of it */
+    *in = (rvi_instant){.capturer = in->capturer, .next_capturer = in->next_capturer};
 }
 
 /* ---- events ---- */

@@ -62,6 +62,11 @@ typedef struct rvi_instant {
     rvi_probe *probe;
     int since_probe; /* events */
     bool probe_due;  /* and not done yet */
+    /* what is on its way, in pieces; NULL: nothing is */
+    rvi_capturer *next_capturer;
+    rvi_probe *next_probe;
+    int n_taken;    /* texts that the probe was begun with, */
+    bool takes_own; /* which may be the model's own, too */
 } rvi_instant;
 
 typedef struct rvi_learner {
@@ -201,6 +206,16 @@ typedef struct rvi_plan {
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
                            rv_error *err) RVI_MUST_CHECK;
 
+/* Where others wait for their turns, what takes forward passes is done in pieces before the call
+ * that needs it: one a call, of some rows; true: there are more. The call itself then finds what
+ * was computed, and computes what is left, whatever changed in between; results are the same.
+ *   rvi_learner_foresee: what the plan of these turns takes.
+ *   rvi_instant_prepare: what probing takes, if that is due; judging: and what capturing or scoring
+ *   an answer does. */
+bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turns);
+bool rvi_instant_prepare(rvi_learner *l, bool judging);
+enum { RVI_PIECE_ROWS = 8, RVI_PIECE_HEAD_ROWS = 8192 }; /* of the model; rows of its head, read */
+
 /* How answers to this question must not go on: up to max; returns how many. Texts are the learner's
  * own, valid until the next call. */
 size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max);
@@ -259,7 +274,6 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
                             rv_error *err) RVI_MUST_CHECK;
 /* All active adapters. */
 rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_MUST_CHECK;
 
 const rvi_generation *rvi_learner_generation(const rvi_learner *l,

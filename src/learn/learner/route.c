@@ -245,14 +245,57 @@ static bool rests(const rvi_learner *l, const rvi_plan *p, const char *const *tu
            rvi_question_same(turns[0], p->asked->question);
 }
 
+static rv_status find_asked(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
+                            rv_error *err)
+{
+    rv_status st = n_turns ? recognise(l, turns[n_turns - 1], out, err) : RV_OK;
+    if (!st && n_turns > 1 && !out->asked) st = recognise_in_context(l, turns, n_turns, out, err);
+    return st;
+}
+
+/* ---- in pieces ---- */
+
+static void hold_embedders(const rvi_learner *l, int n)
+{
+    rvi_recogniser *all[] = {l->recogniser, l->refused};
+    for (size_t i = 0; i < RVI_COUNT(all); i++) {
+        rvi_embedder *e = rvi_recogniser_embedder(all[i]);
+        if (e) rvi_embedder_hold(e, n);
+    }
+}
+
+static bool were_held(const rvi_learner *l)
+{
+    rvi_embedder *a = rvi_recogniser_embedder(l->recogniser),
+                 *b = rvi_recogniser_embedder(l->refused);
+    return (a && rvi_embedder_was_held(a)) || (b && rvi_embedder_was_held(b));
+}
+
+bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turns)
+{
+    rvi_plan plan = {0};
+    if (!l->parts.embedder) return false;
+    hold_embedders(l, 0);
+    bool more = find_asked(l, turns, n_turns, &plan, NULL) && were_held(l);
+    hold_embedders(l, -1);
+    return more;
+}
+
+static void forget_passes(const rvi_learner *l)
+{
+    rvi_embedder *a = rvi_recogniser_embedder(l->recogniser),
+                 *b = rvi_recogniser_embedder(l->refused);
+    if (a) rvi_embedder_forget(a);
+    if (b) rvi_embedder_forget(b);
+}
+
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
                            rv_error *err)
 {
     *out = (rvi_plan){0};
-    const char *last = n_turns ? turns[n_turns - 1] : "";
     rv_status st = rvi_instant_catch_up(l, err);
-    if (!st && n_turns) st = recognise(l, last, out, err);
-    if (!st && n_turns > 1 && !out->asked) st = recognise_in_context(l, turns, n_turns, out, err);
+    if (!st) st = find_asked(l, turns, n_turns, out, err);
+    forget_passes(l);
     if (!st) st = hold_adapters(l, out->asked, false, &out->adapters, err);
     if (!st && out->asked && !l->o.no_slots && !rests(l, out, turns, n_turns))
         out->lesson = out->asked;

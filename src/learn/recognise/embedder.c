@@ -8,6 +8,23 @@
 #include "kv/pages.h"
 #include "learn/recognise/compare_weights.h"
 
+enum { TEXTS = 24, PAIRS = 48 }; /* remembered: of two requests and the turns before them */
+
+/* What a text came to: states and mean as rvi_embedder_read gives them. */
+typedef struct known_text {
+    int32_t ids[RVI_EMBEDDER_TOKENS];
+    size_t n;
+    float *states; /* NULL: this place is free */
+    uint64_t used; /* when */
+} known_text;
+
+typedef struct known_pair {
+    int32_t a[RVI_EMBEDDER_COMPARED], b[RVI_EMBEDDER_COMPARED];
+    size_t n_a, n_b; /* both 0: this place is free */
+    float odds;
+    uint64_t used;
+} known_pair;
+
 enum {
     WIDTH = RVI_EMBEDDER_WIDTH,
     ROWS = RVI_EMBEDDER_TOKENS + 2,
@@ -32,6 +49,14 @@ struct rvi_embedder {
     rvi_adapter *comparing;
     rvi_adapter_use use;
     rvi_adapter_set set;
+    /* in pieces */
+    bool holds; /* it is held to rows_left, */
+    int rows_left;
+    bool was_held;
+    bool began; /* a pass was computed since then */
+    known_text texts[TEXTS];
+    known_pair pairs[PAIRS];
+    uint64_t n_uses;
 };
 
 static void tap(void *ctx, const char *name, rvi_cols values, int n_rows)
@@ -139,6 +164,7 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
 void rvi_embedder_free(rvi_embedder *e)
 {
     if (!e) return;
+    rvi_embedder_forget(e);
     for (int i = 0; i < RVI_EMBEDDER_PAIRS; i++) rvi_seq_deinit(&e->seqs[i]);
     rvi_pages_free(e->pages);
     rvi_workspace_free(e->ws);
@@ -152,12 +178,123 @@ const rvi_tokenizer *rvi_embedder_tokenizer(const rvi_embedder *e)
     return e->t;
 }
 
+/* ---- in pieces ---- */
+
+void rvi_embedder_hold(rvi_embedder *e, int n)
+{
+    e->holds = n >= 0;
+    e->rows_left = n;
+    e->began = e->was_held = false;
+}
+
+bool rvi_embedder_was_held(const rvi_embedder *e)
+{
+    return e->was_held;
+}
+
+void rvi_embedder_forget(rvi_embedder *e)
+{
+    for (int i = 0; i < TEXTS; i++) {
+        rvi_free(e->texts[i].states);
+        e->texts[i] = (known_text){0};
+    }
+    memset(e->pairs, 0, sizeof e->pairs);
+}
+
+/* May a pass of so many rows be computed? */
+static rv_status take_rows(rvi_embedder *e, int n, rv_error *err)
+{
+    if (e->holds && e->began && n > e->rows_left) {
+        e->was_held = true;
+        return rvi_error(err, RV_E_BUSY, "others have their turn first");
+    }
+    e->began = true;
+    e->rows_left -= RVI_MIN(n, e->rows_left);
+    return RV_OK;
+}
+
+static size_t states_of(size_t n)
+{
+    return (2 * n + 1) * WIDTH;
+}
+
+static bool same_ids(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b)
+{
+    return n_a == n_b && !memcmp(a, b, n_a * sizeof *a);
+}
+
+/* To or from one block. */
+static void copy_states(float *block, size_t n, float *middle, float *last, float *mean, bool out)
+{
+    float *parts[] = {middle, last, mean};
+    size_t lens[] = {n * WIDTH, n * WIDTH, WIDTH};
+    for (size_t i = 0; i < RVI_COUNT(parts); i++, block += lens[i - 1])
+        memcpy(out ? parts[i] : block, out ? block : parts[i], lens[i] * sizeof *block);
+}
+
+static bool recall_text(rvi_embedder *e, const int32_t *ids, size_t n, float *middle, float *last,
+                        float *mean)
+{
+    for (int i = 0; i < TEXTS; i++) {
+        known_text *x = &e->texts[i];
+        if (!x->states || !same_ids(x->ids, x->n, ids, n)) continue;
+        x->used = ++e->n_uses;
+        copy_states(x->states, n, middle, last, mean, true);
+        return true;
+    }
+    return false;
+}
+
+/* Without memory for it the pass is computed again. */
+static void remember_text(rvi_embedder *e, const int32_t *ids, size_t n, float *middle, float *last,
+                          float *mean)
+{
+    float *states = e->holds ? rvi_alloc_array(states_of(n), sizeof *states) : NULL;
+    if (!states) return;
+    known_text *x = e->texts; /* the least recently used */
+    for (int i = 1; i < TEXTS; i++)
+        if (e->texts[i].used < x->used) x = &e->texts[i];
+    rvi_free(x->states);
+    *x = (known_text){.n = n, .states = states, .used = ++e->n_uses};
+    memcpy(x->ids, ids, n * sizeof *ids);
+    copy_states(states, n, middle, last, mean, false);
+}
+
+static bool recall_pair(rvi_embedder *e, rvi_embedder_pair *p)
+{
+    for (int i = 0; i < PAIRS; i++) {
+        known_pair *x = &e->pairs[i];
+        if (!x->n_a && !x->n_b) continue;
+        if (!same_ids(x->a, x->n_a, p->a, p->n_a) || !same_ids(x->b, x->n_b, p->b, p->n_b))
+            continue;
+        x->used = ++e->n_uses;
+        p->odds = x->odds;
+        return true;
+    }
+    return false;
+}
+
+static void remember_pair(rvi_embedder *e, const rvi_embedder_pair *p)
+{
+    if (!e->holds) return;
+    known_pair *x = e->pairs;
+    for (int i = 1; i < PAIRS; i++)
+        if (e->pairs[i].used < x->used) x = &e->pairs[i];
+    *x = (known_pair){.n_a = p->n_a, .n_b = p->n_b, .odds = p->odds, .used = ++e->n_uses};
+    memcpy(x->a, p->a, p->n_a * sizeof *p->a);
+    memcpy(x->b, p->b, p->n_b * sizeof *p->b);
+}
+
+/* ---- passes ---- */
+
 rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float *middle,
                             float *last, float *mean, rv_error *err)
 {
     double sum[WIDTH] = {0}, squares = 0;
     int n_rows = (int)n + 2;
-    rv_status st = rvi_seq_extend(&e->seqs[0], n_rows, err);
+    if (recall_text(e, ids, n, middle, last, mean)) return RV_OK;
+    rv_status st = take_rows(e, n_rows, err);
+    if (!st) st = rvi_seq_extend(&e->seqs[0], n_rows, err);
     if (st) return st;
     for (int i = 0; i < n_rows; i++)
         e->rows[i] = (rvi_row){.seq = &e->seqs[0],
@@ -178,6 +315,7 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
     if ((st = rvi_model_check(e->m, e->ws, err))) return st;
     if (!isfinite(squares))
         return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
+    remember_text(e, ids, n, middle, last, mean);
     return RV_OK;
 }
 
@@ -213,6 +351,7 @@ static rv_status compare_some(rvi_embedder *e, rvi_embedder_pair *pairs, size_t 
     while (n_taken < *n && n_rows + rows_of(&pairs[n_taken]) <= ROWS)
         n_rows += rows_of(&pairs[n_taken++]);
     *n = n_taken;
+    st = take_rows(e, n_rows, err);
     for (int i = 0, at = (int)n_taken; !st && i < (int)n_taken; i++) {
         st = put_pair(e, &e->seqs[i], &pairs[i], i, at, err);
         at += rows_of(&pairs[i]) - 1;
@@ -237,10 +376,21 @@ static rv_status compare_some(rvi_embedder *e, rvi_embedder_pair *pairs, size_t 
 
 rv_status rvi_embedder_compare(rvi_embedder *e, rvi_embedder_pair *pairs, size_t n, rv_error *err)
 {
+    rvi_embedder_pair new[RVI_EMBEDDER_PAIRS];
+    size_t at[RVI_EMBEDDER_PAIRS], n_new = 0;
     rv_status st = RV_OK;
-    for (size_t done = 0, some; !st && done < n; done += some) {
-        some = n - done;
-        st = compare_some(e, pairs + done, &some, err);
+    for (size_t i = 0; i < n; i++)
+        if (!recall_pair(e, &pairs[i])) {
+            at[n_new] = i;
+            new[n_new++] = pairs[i];
+        }
+    for (size_t done = 0, some; !st && done < n_new; done += some) {
+        some = n_new - done;
+        st = compare_some(e, new + done, &some, err);
+        for (size_t i = done; !st && i < done + some; i++) {
+            pairs[at[i]].odds = new[i].odds;
+            remember_pair(e, &new[i]);
+        }
     }
     return st;
 }

@@ -2,7 +2,12 @@
  * one that the judge's weights (judge.h) were trained with.
  *
  * Owns a workspace and pages; model, tokenizer and backend are borrowed and outlive it. One thread
- * at a time, and it computes on the backend. */
+ * at a time, and it computes on the backend.
+ *
+ * A request takes several passes, each of which depends on what came out of those before. So that
+ * others have their turns between them, an embedder may be held to some rows: what would exceed
+ * them fails, and whoever asked begins anew later. What was computed meanwhile is remembered, so
+ * that it comes further each time, with the same results. */
 #ifndef RVI_LEARN_RECOGNISE_EMBEDDER_H
 #define RVI_LEARN_RECOGNISE_EMBEDDER_H
 
@@ -27,6 +32,12 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
 void rvi_embedder_free(rvi_embedder *e); /* accepts NULL */
 
 const rvi_tokenizer *rvi_embedder_tokenizer(const rvi_embedder *e);
+
+/* From now on passes have n rows in all, or are one: what needs more fails with RV_E_BUSY. n < 0:
+ * as many as it takes. */
+void rvi_embedder_hold(rvi_embedder *e, int n);
+bool rvi_embedder_was_held(const rvi_embedder *e); /* something failed because of it */
+void rvi_embedder_forget(rvi_embedder *e);         /* what was remembered */
 
 /* The states of a text's tokens, n <= RVI_EMBEDDER_TOKENS without those that stand around a text:
  * after the middle layer and after the last, n x width each; and the mean of the last states, with

@@ -103,6 +103,11 @@ void rvi_recogniser_free(rvi_recogniser *r)
     rvi_free(r);
 }
 
+rvi_embedder *rvi_recogniser_embedder(rvi_recogniser *r)
+{
+    return r ? r->embedder : NULL;
+}
+
 /* Where the lesson of this number lies; n: it is not there. */
 static size_t find(const rvi_recogniser *r, uint64_t number)
 {

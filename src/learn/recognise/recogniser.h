@@ -27,7 +27,8 @@ typedef struct rvi_recogniser_memory {
 rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
                              const rvi_tokenizer *t, rvi_backend *be,
                              const rvi_recogniser_memory *memory, rv_error *err) RVI_MUST_CHECK;
-void rvi_recogniser_free(rvi_recogniser *r); /* accepts NULL */
+void rvi_recogniser_free(rvi_recogniser *r);              /* accepts NULL */
+rvi_embedder *rvi_recogniser_embedder(rvi_recogniser *r); /* NULL: there is none; accepts NULL */
 
 /* Texts are copied. One that is there already stays. */
 rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t lesson, const char *question,
