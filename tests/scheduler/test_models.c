@@ -270,7 +270,13 @@ static bool take_turns(rv_service *svc[2])
     }
     for (int k = 0; k < 2; k++) {
         steps[k] = m[k].n_steps - before[k] - from[k];
-        while (m[k].n_done < done[k]) served_metrics(svc[k], &m[k]);
+        for (int n_ended = 0; n_ended < 8;) {
+            rv_batch *b;
+            assert_ok(rv_service_drain(svc[k], 600, &b, err));
+            assert_non_null(b);
+            for (size_t i = 0; i < b->n; i++) n_ended += b->events[i].kind == RV_SERVICE_END;
+            rv_free(b);
+        }
     }
     print_message("# steps %d and %d\n", (int)steps[0], (int)steps[1]);
     return 4 * steps[0] + 8 > steps[1] && 4 * steps[1] + 8 > steps[0];
