@@ -2,12 +2,24 @@
 
 #include "learn/learner/learner_internal.h"
 
-/* ---- lessons ---- */
+/* ---- when ---- */
 
 bool rvi_learner_group_due(const rvi_learner *l)
 {
     return rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
 }
+
+/* Enough pairs, and nobody has asked anything for a while. */
+bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait)
+{
+    size_t least = (size_t)RVI_MAX(l->o.deep_min_pairs, RVI_DEEP_LEAST);
+    if (l->o.deep_min_pairs < 1 || rvi_learner_pairs_waiting(l) < least) return false;
+    double rest = (double)l->o.deep_idle_seconds - idle;
+    if (rest > 0) *wait = rest;
+    return rest <= 0;
+}
+
+/* ---- lessons ---- */
 
 static bool group_due(rvi_learner *l, double idle, double *wait)
 {
