@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/blob.h"
+#include "learn/learner/jobs.h"
 #include "learn/learner_bed.h"
 #include "learn/journal/snapshot.h"
 
@@ -51,18 +52,18 @@ static void deep_runs_look_again(void **state)
     for (size_t i = 0; i < 5; i++)
         assert_ok(rvi_learner_prefer(l, asked[i], "It is good.", "No.", &a, err));
     for (int taken_back = 1; taken_back >= 0; taken_back--) {
-        rvi_deep d;
-        bool published;
-        assert_ok(rvi_deep_take(&d, l, RV_LOSS_DPO, err));
-        assert_ok(rvi_deep_train(&d, l, &l->base, NULL, NULL, err));
+        const rvi_job_kind *kind = &rvi_job_trains_deep;
+        rvi_job j = {.kind = kind, .loss = RV_LOSS_DPO};
+        assert_ok(kind->take(&j, l, err));
+        assert_ok(kind->compute(&j, l, &l->base, NULL, NULL, err));
         if (taken_back)
             assert_ok(rvi_learner_forget(l, "salt", &a, err));
         else
             assert_ok(rvi_learner_prefer(l, "Tell me of iron.", "It is good.", "No.", &a, err));
-        assert_int_equal(rvi_deep_is_current(&d, l), !taken_back);
-        assert_ok(rvi_deep_publish(&d, l, &published, err));
-        assert_int_equal(published, !taken_back);
-        rvi_deep_deinit(&d);
+        assert_int_equal(kind->is_current(&j, l), !taken_back);
+        assert_ok(kind->publish(&j, l, err));
+        assert_int_equal(j.published, !taken_back);
+        kind->drop(&j, l);
         assert_int_equal(l->generations.n, !taken_back);
         assert_int_equal(rvi_learner_pairs_waiting(l), taken_back ? 4 : 1);
     }

@@ -64,26 +64,55 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
 
 /* ---- making ---- */
 
-rv_status rvi_calibration_next(rvi_replay *texts, const rvi_learner *l, const rvi_base_model *v,
-                               rvi_study_progress_fn progress, void *ctx, rv_error *err)
+/* Before anything is trained. */
+static bool due(rvi_learner *l, double idle, double *wait)
+{
+    return !l->calibrated && (rvi_learner_group_due(l) || rvi_learner_pairs_due(l, idle, wait));
+}
+
+static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    (void)j;
+    return rvi_learner_shares(l) ? rvi_calibration_reopen(l, err) : RV_OK; /* others' */
+}
+
+/* One more portion. */
+static rv_status make(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
+                      rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
-    *texts = (rvi_replay){0};
     if (l->calibrated) return RV_OK;
     rv_status st = v->be->ops->train_reserve(v->be, 1, 1, 1, err);
     if (st) return st; /* texts that nothing could be trained with */
-    return rvi_replay_next(texts, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
+    return rvi_replay_next(&j->texts, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 
-rv_status rvi_calibration_save(rvi_replay *texts, rvi_learner *l, rv_error *err)
+static bool is_current(const rvi_job *j, const rvi_learner *l)
 {
-    if (texts->n_portions <= l->replay.n_portions) return RV_OK; /* by another call meanwhile */
-    rv_status st = save(l, texts, err);
-    if (st) return st;
-    keep_longer(l, texts);
-    l->calibrated = rvi_replay_is_whole(&l->replay);
-    return RV_OK;
+    (void)j;
+    (void)l;
+    return true;
 }
+
+static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    rv_status st = RV_OK;
+    if (j->texts.n_portions > l->replay.n_portions) { /* else by another call meanwhile */
+        st = save(l, &j->texts, err);
+        if (!st) keep_longer(l, &j->texts);
+        if (!st) l->calibrated = rvi_replay_is_whole(&l->replay);
+    }
+    j->published = !st;
+    return st;
+}
+
+static void drop(rvi_job *j, rvi_learner *l)
+{
+    (void)l;
+    rvi_replay_deinit(&j->texts);
+}
+
+const rvi_job_kind rvi_job_calibrates = {"calibrating", due, take, make, is_current, publish, drop};
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err)

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 
 /* pairs NULL: they are only counted. Those of events up to `until`. */
@@ -28,7 +29,7 @@ static size_t gather(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t 
     return n;
 }
 
-/* ---- a run, in three parts (learner.h) ---- */
+/* ---- a run (jobs.h) ---- */
 
 size_t rvi_learner_pairs_waiting(const rvi_learner *l)
 {
@@ -36,70 +37,76 @@ size_t rvi_learner_pairs_waiting(const rvi_learner *l)
     return gather(l, NULL, UINT64_MAX, &first, &last);
 }
 
-rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv_error *err)
+static bool due(rvi_learner *l, double idle, double *wait)
 {
-    *d = (rvi_deep){0};
-    rv_status st = rvi_learner_own(l, err);
-    if (st) return st;
-    *d = (rvi_deep){.loss = loss,
-                    .pairs = rvi_alloc_array(l->preferences.n + 1, sizeof *d->pairs),
-                    .made = {.number = rvi_learner_next_number(l),
-                             .origin = RVI_FROM_PAIRS,
-                             .recipe = (rvi_recipe)l->o.recipe}};
-    if (!d->pairs) return rvi_nomem(err, "pairs");
-    d->n = gather(l, d->pairs, UINT64_MAX, &d->made.first, &d->made.last);
-    return rvi_feedback_count(&l->store, &d->made.known, err);
+    return l->calibrated && rvi_learner_pairs_due(l, idle, wait);
 }
 
-rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_base_model *v,
-                         rvi_study_progress_fn progress, void *ctx, rv_error *err)
+static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
+    rvi_generation *made = &j->round.made;
+    *made = (rvi_generation){.number = rvi_learner_next_number(l),
+                             .origin = RVI_FROM_PAIRS,
+                             .recipe = (rvi_recipe)l->o.recipe};
+    j->pairs = rvi_alloc_array(l->preferences.n + 1, sizeof *j->pairs);
+    if (!j->pairs) return rvi_nomem(err, "pairs");
+    j->n = (int)gather(l, j->pairs, UINT64_MAX, &made->first, &made->last);
+    return rvi_feedback_count(&l->store, &made->known, err);
+}
+
+static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
+                       rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    rvi_generation *made = &j->round.made;
     rvi_study_options o = rvi_learner_study_options(l);
     rvi_params *theta = NULL;
     o.deep = true;
     rv_status st = rvi_learner_need_baseline(l, v, progress, ctx, err);
     if (st) return st;
-    st = rvi_study_pairs(&theta, &l->baseline, d->pairs, d->n, d->loss, &o, &d->made.figures,
+    st = rvi_study_pairs(&theta, &l->baseline, j->pairs, (size_t)j->n, j->loss, &o, &made->figures,
                          progress, ctx, err);
     rvi_baseline_use(&l->baseline, &l->base);
-    if (!st) st = rvi_adapter_copy(&d->made.adapter, theta->adapter, err);
-    if (!st) st = rvi_adapter_digest(d->made.adapter, d->made.digest, err);
-    if (!st) st = rvi_learner_save_early(l, v, &d->made, &d->file, err);
+    if (!st) st = rvi_adapter_copy(&made->adapter, theta->adapter, err);
+    if (!st) st = rvi_adapter_digest(made->adapter, made->digest, err);
+    if (!st) st = rvi_learner_save_early(l, v, made, &j->round.file, err);
     rvi_params_free(theta);
     return st;
 }
 
-bool rvi_deep_is_current(const rvi_deep *d, const rvi_learner *l)
+static bool is_current(const rvi_job *j, const rvi_learner *l)
 {
     uint64_t first, last;
-    return gather(l, NULL, d->made.last, &first, &last) == d->n && first == d->made.first &&
-           last == d->made.last;
+    const rvi_generation *made = &j->round.made;
+    return gather(l, NULL, made->last, &first, &last) == (size_t)j->n && first == made->first &&
+           last == made->last;
 }
 
-rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published, rv_error *err)
+static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
 {
-    const char *before = l->deep;
-    *published = false;
+    const char *before = l->deep, *file = j->round.file.len ? j->round.file.data : NULL;
     rv_status st = rvi_learner_own(l, err);
-    if (st || !rvi_deep_is_current(d, l)) return st;
-    l->deep = d->loss == RV_LOSS_KTO ? "kto" : "dpo"; /* the log says so */
-    st = rvi_learner_publish_made(l, &d->made, d->file.len ? d->file.data : NULL, NULL, err);
+    if (st || !is_current(j, l)) return st;
+    l->deep = j->loss == RV_LOSS_KTO ? "kto" : "dpo"; /* the log says so */
+    st = rvi_learner_publish_made(l, &j->round.made, file, NULL, err);
     l->deep = before;
     if (st) return st;
-    d->made = (rvi_generation){.number = d->made.number}; /* the rest is the learner's */
-    *published = true;
+    j->generation = j->round.made.number;
+    j->round.made = (rvi_generation){0}; /* it is the learner's */
+    j->published = true;
     return RV_OK;
 }
 
-void rvi_deep_deinit(rvi_deep *d)
+static void drop(rvi_job *j, rvi_learner *l)
 {
-    if (d->file.len) rvi_os_remove_tree(d->file.data); /* moved into place by now, or of no use */
-    rvi_buf_deinit(&d->file);
-    rvi_adapter_free(d->made.adapter);
-    rvi_generation_deinit(&d->made);
-    rvi_free(d->pairs);
-    *d = (rvi_deep){0};
+    rvi_round_deinit(&j->round, l);
+    rvi_free(j->pairs);
+    j->pairs = NULL;
 }
+
+const rvi_job_kind rvi_job_trains_deep = {"training deep", due,     take, train,
+                                          is_current,      publish, drop};
 
 /* ---- what was measured ---- */
 

@@ -4,13 +4,13 @@
 
 /* ---- when ---- */
 
-static bool group_waits(const rvi_learner *l)
+bool rvi_learner_group_due(const rvi_learner *l)
 {
     return rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
 }
 
 /* Enough pairs, and nobody has asked anything for a while. */
-static bool pairs_wait(const rvi_learner *l, double idle, double *wait)
+bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait)
 {
     size_t least = (size_t)RVI_MAX(l->o.deep_min_pairs, RVI_DEEP_LEAST);
     if (l->o.deep_min_pairs < 1 || rvi_learner_pairs_waiting(l) < least) return false;
@@ -19,52 +19,13 @@ static bool pairs_wait(const rvi_learner *l, double idle, double *wait)
     return rest <= 0;
 }
 
-static bool always_current(const rvi_job *j, const rvi_learner *l)
-{
-    (void)j;
-    (void)l;
-    return true;
-}
-
-static rv_status take_portions(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    (void)j;
-    return rvi_learner_shares(l) ? rvi_calibration_reopen(l, err) : RV_OK; /* others' */
-}
-
-/* ---- the model's own texts, a portion at a time, before anything is trained ---- */
-
-static bool calibrating_due(rvi_learner *l, double idle, double *wait)
-{
-    return !l->calibrated && (group_waits(l) || pairs_wait(l, idle, wait));
-}
-
-static rv_status calibrate(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
-                           rvi_study_progress_fn progress, void *ctx, rv_error *err)
-{
-    return rvi_calibration_next(&j->texts, l, v, progress, ctx, err);
-}
-
-static rv_status save_calibrating(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_calibration_save(&j->texts, l, err);
-    j->published = !st;
-    return st;
-}
-
-static void drop_calibrating(rvi_job *j, rvi_learner *l)
-{
-    (void)l;
-    rvi_replay_deinit(&j->texts);
-}
-
 /* ---- lessons ---- */
 
 static bool group_due(rvi_learner *l, double idle, double *wait)
 {
     (void)idle;
     (void)wait;
-    return l->calibrated && group_waits(l);
+    return l->calibrated && rvi_learner_group_due(l);
 }
 
 static rv_status take_round(rvi_job *j, rvi_learner *l, rv_error *err)
@@ -97,53 +58,10 @@ static void drop_round(rvi_job *j, rvi_learner *l)
     rvi_round_deinit(&j->round, l);
 }
 
-/* ---- pairs ---- */
-
-static bool pairs_due(rvi_learner *l, double idle, double *wait)
-{
-    return l->calibrated && pairs_wait(l, idle, wait);
-}
-
-static rv_status take_deep(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_deep_take(&j->deep, l, j->loss, err);
-    j->n = (int)j->deep.n;
-    return st;
-}
-
-static rv_status train_deep(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
-                            rvi_study_progress_fn progress, void *ctx, rv_error *err)
-{
-    return rvi_deep_train(&j->deep, l, v, progress, ctx, err);
-}
-
-static bool deep_is_current(const rvi_job *j, const rvi_learner *l)
-{
-    return rvi_deep_is_current(&j->deep, l);
-}
-
-static rv_status publish_deep(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_deep_publish(&j->deep, l, &j->published, err);
-    if (j->published) j->generation = j->deep.made.number;
-    return st;
-}
-
-static void drop_deep(rvi_job *j, rvi_learner *l)
-{
-    (void)l;
-    rvi_deep_deinit(&j->deep);
-}
-
 /* ---- the table, the most urgent first ---- */
 
-const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_portions,
-                                         calibrate,       always_current,  save_calibrating,
-                                         drop_calibrating};
 const rvi_job_kind rvi_job_trains = {"training",       group_due,     take_round, train_round,
                                      round_is_current, publish_round, drop_round};
-const rvi_job_kind rvi_job_trains_deep = {"training deep", pairs_due,    take_deep, train_deep,
-                                          deep_is_current, publish_deep, drop_deep};
 
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
 {

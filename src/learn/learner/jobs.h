@@ -15,13 +15,13 @@ typedef struct rvi_job_kind rvi_job_kind;
 
 typedef struct rvi_job { /* .kind alone, before it is taken */
     const rvi_job_kind *kind;
-    rv_preference_loss loss; /* of a deep one */
-    int n;                   /* lessons or pairs that it is about */
-    bool published;          /* its result is in place; false also where that was not needed */
-    int generation;          /* that it became; 0: none */
-    rvi_replay texts;        /* each kind has its own part */
-    rvi_round round;
-    rvi_deep deep;
+    rv_preference_loss loss;    /* of a deep one */
+    int n;                      /* lessons or pairs that it is about */
+    bool published;             /* its result is in place; false also where that was not needed */
+    int generation;             /* that it became; 0: none */
+    rvi_replay texts;           /* of the kind that calibrates */
+    rvi_round round;            /* of a deep one what it makes, alone, */
+    rvi_preference_pair *pairs; /* of these */
 } rvi_job;
 
 struct rvi_job_kind {

@@ -137,14 +137,7 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err) RVI_MUST_CHECK;
 
-/* ---- beside serving: the parts of jobs (jobs.h) ---- */
-
-/* The learner's texts of the model (replay.h) with one more portion; nothing where it has them
- * all. And keeps them: takes what *texts holds. */
-rv_status rvi_calibration_next(rvi_replay *texts, const rvi_learner *l, const rvi_base_model *v,
-                               rvi_study_progress_fn progress, void *ctx,
-                               rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_calibration_save(rvi_replay *texts, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* ---- beside serving (jobs.h) ---- */
 
 /* A group of lessons on its way into the weights. */
 typedef struct rvi_round {
@@ -174,26 +167,8 @@ void rvi_round_deinit(rvi_round *r, rvi_learner *l);
 size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
 size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 
-/* Pairs of answers on their way into the weights. */
-typedef struct rvi_deep {
-    rv_preference_loss loss;
-    rvi_preference_pair *pairs;
-    size_t n;
-    rvi_generation made; /* adapter NULL: not yet */
-    rvi_buf file;        /* it lies there; empty: there is no file */
-} rvi_deep;
-
 enum { RVI_DEEP_LEAST = 4 }; /* pairs that are worth a run */
 size_t rvi_learner_pairs_waiting(const rvi_learner *l);
-rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss,
-                        rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_base_model *v,
-                         rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
-/* As for a round: are the pairs as they were taken? */
-bool rvi_deep_is_current(const rvi_deep *d, const rvi_learner *l);
-rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published,
-                           rv_error *err) RVI_MUST_CHECK;
-void rvi_deep_deinit(rvi_deep *d);
 
 /* What takes part in the answer to the last of the user's turns. */
 typedef struct rvi_plan {
