@@ -237,13 +237,33 @@ static rvi_rx without(rvi_machine *m, uint32_t list, size_t n, rvi_rx strings)
     return left;
 }
 
+/* A text whose characters are a list. */
+static rvi_rx text_of(rvi_machine *m, uint32_t list)
+{
+    enum { WORK = 4 }; /* of a character */
+    rvi_rxs *x = &m->values.rxs;
+    rvi_rx text = RVI_RX_EPS;
+    while (list && rvi_rxs_spend(x, WORK)) { /* from its end */
+        const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
+        list = pair[0];
+        text = rvi_rx_cat(x, rvi_rx_one(x, pair[1]), text);
+    }
+    return text;
+}
+
 /* The strings of a node that are not yet in an array whose items differ. */
 static rvi_rx strings_left(rvi_machine *m, const rvi_frame *f, rvi_rx strings)
 {
+    rvi_rxs *x = &m->values.rxs;
     size_t n = 0;
     if (!f->keys || !unique_items(m, f)) return strings;
-    for (uint32_t at = f->keys; at; n++) at = *rvi_bag_get(&m->lists, at, NULL);
-    return rvi_rxs_spend(&m->values.rxs, n / 4) ? without(m, f->keys, n, strings) : RVI_RX_NONE;
+    /* the last one by itself: a mask tries many, behind the same others */
+    const uint32_t *pair = rvi_bag_get(&m->lists, f->keys, NULL);
+    uint32_t before = pair[0], last = pair[1];
+    for (uint32_t at = before; at; n++) at = *rvi_bag_get(&m->lists, at, NULL);
+    if (!rvi_rxs_spend(x, n / 4)) return RVI_RX_NONE;
+    strings = without(m, before, n, strings);
+    return rvi_rx_and(x, strings, rvi_rx_not(x, text_of(m, last)));
 }
 
 static bool strings_are_left(rvi_machine *m, const rvi_frame *f, rvi_node node)

@@ -137,8 +137,8 @@ rv_status rvi_rxs_init(rvi_rxs *p, uint64_t max_work, rv_error *err)
 {
     static const rvi_rx_range any[] = {{0, 0xD7FF}, {0xE000, RVI_RX_LAST}};
     *p = (rvi_rxs){.max_work = max_work};
-    intern(p, (rvi_rx_node){.kind = NONE}, NULL);
-    intern(p, (rvi_rx_node){.kind = EPS, .nullable = true}, NULL);
+    intern(p, (rvi_rx_node){.kind = NONE, .finite = true}, NULL);
+    intern(p, (rvi_rx_node){.kind = EPS, .nullable = true, .finite = true}, NULL);
     intern(p, (rvi_rx_node){.kind = ALL, .nullable = true}, NULL);
     rvi_rx_set(p, any, 2);
     return rvi_rxs_check(p, "grammar", err);
@@ -194,7 +194,8 @@ rvi_rx rvi_rx_set(rvi_rxs *p, const rvi_rx_range *ranges, size_t n)
             r[++k] = r[i];
     }
     n = k + 1;
-    rvi_rx_node node = {.kind = SET, .b = (uint32_t)(2 * n), .clears = holds_plain(r, n)};
+    rvi_rx_node node = {.kind = SET, .b = (uint32_t)(2 * n), .finite = true};
+    node.clears = holds_plain(r, n);
     rvi_rx out = intern(p, node, (const uint32_t *)r);
     if (r != few) rvi_free(r);
     return out;
@@ -237,6 +238,7 @@ rvi_rx rvi_rx_cat(rvi_rxs *p, rvi_rx a, rvi_rx b)
     rvi_rx_node n = {.kind = CAT, .a = a, .b = b, .length = y->kind == CAT ? y->length + 1 : 2};
     n.nullable = x->nullable && y->nullable;
     n.search = x->search || y->search;
+    n.finite = x->finite && y->finite;
     return intern(p, n, NULL);
 }
 
@@ -339,10 +341,7 @@ static bool contradicts(const rvi_rxs *p, const rx_list *l)
 
 bool rvi_rx_outside_few(const rvi_rxs *p, rvi_rx a)
 {
-    const rvi_rx_node *n = &p->nodes[a];
-    if (n->kind != NOT) return false;
-    n = &p->nodes[n->a];
-    return n->kind == AUTO && p->autos[n->a].finite;
+    return p->nodes[a].kind == NOT && p->nodes[p->nodes[a].a].finite;
 }
 
 rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l)
@@ -360,12 +359,14 @@ rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l)
     if (!l->n) return neutral;
     if (list_has(l, zero) || contradicts(p, l)) return zero;
     if (l->n == 1) return l->items[0];
-    rvi_rx_node n = {.kind = (uint8_t)k, .b = (uint32_t)l->n, .nullable = k == AND};
+    rvi_rx_node n = {
+        .kind = (uint8_t)k, .b = (uint32_t)l->n, .nullable = k == AND, .finite = k == OR};
     for (size_t i = 0; i < l->n; i++) {
         const rvi_rx_node *x = &p->nodes[l->items[i]];
         n.search = n.search || x->search || (k == AND && !rvi_rx_outside_few(p, l->items[i]));
         n.nullable = k == OR ? n.nullable || x->nullable : n.nullable && x->nullable;
         n.clears = n.clears || (k == OR && x->clears);
+        n.finite = k == OR ? n.finite && x->finite : n.finite || x->finite;
     }
     return intern(p, n, l->items);
 }
@@ -411,8 +412,7 @@ rvi_rx rvi_rx_not(rvi_rxs *p, rvi_rx a)
     if (a == RVI_RX_ALL) return RVI_RX_NONE;
     if (p->nodes[a].kind == NOT) return p->nodes[a].a;
     rvi_rx_node n = {.kind = NOT, .a = a, .nullable = !p->nodes[a].nullable, .search = true};
-    /* what is outside a few texts can always be reached */
-    n.search = !(p->nodes[a].kind == AUTO && p->autos[p->nodes[a].a].finite);
+    n.search = !p->nodes[a].finite; /* what is outside short texts can always be reached */
     return intern(p, n, NULL);
 }
 
@@ -443,6 +443,7 @@ rvi_rx rvi_rx_repeat(rvi_rxs *p, rvi_rx a, uint32_t min, uint32_t max)
     if (a == RVI_RX_CHAR && !min && max == RVI_RX_FOREVER) return RVI_RX_ALL;
     rvi_rx_node n = {.kind = REPEAT, .a = a, .min = min, .max = max, .nullable = !min};
     n.search = p->nodes[a].search && min;
+    n.finite = p->nodes[a].finite && max != RVI_RX_FOREVER;
     return intern(p, n, NULL);
 }
 
@@ -451,6 +452,7 @@ rvi_rx rvi_rx_auto_at(rvi_rxs *p, uint32_t which, uint32_t state)
     const rvi_rx_auto *a = &p->autos[which];
     rvi_rx_node n = {.kind = AUTO, .a = which, .b = state, .nullable = a->ends(a->self, state)};
     n.search = !a->lives;
+    n.finite = a->finite;
     return intern(p, n, NULL);
 }
 

@@ -12,6 +12,7 @@ struct rvi_rx_node {
     bool search;  /* only a search tells whether some text is in it */
     uint8_t live; /* 0: not known yet, 1: yes, 2: no */
     bool clears;  /* each plain character is a text of it */
+    bool finite;  /* it has no texts but short ones */
     uint32_t a,
         b; /* children; SET, OR, AND, TUPLE: place and number of words; AUTO: which, state */
     uint32_t min, max;
@@ -45,8 +46,8 @@ void rvi_rx_list_flatten(rvi_rxs *p, rx_list *l, kind k, rvi_rx v);
 void rvi_rx_list_free(rx_list *l);
 /* The union or intersection of a list, which is sorted. */
 rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l);
-/* All texts but a few: every text goes on to one, and so it does to one that is in several such
- * languages. */
+/* All texts but short ones: every text goes on to one, and so it does to one that is in several
+ * such languages. */
 bool rvi_rx_outside_few(const rvi_rxs *p, rvi_rx a);
 /* rx_counters.c: joins what differs in the limits of one repetition alone. */
 void rvi_rx_join_counters(rvi_rxs *p, rx_list *l);
