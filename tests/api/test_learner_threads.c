@@ -594,6 +594,34 @@ static void training_has_its_memory(void **ctx)
     rv_learner_free(&l);
 }
 
+/* Where a lesson is corrected again, its first adapter is of no use to anybody: it is not kept in
+ * memory, but read again when the second correction is taken back. */
+static void corrected_adapters_are_not_kept(void **ctx)
+{
+    house *h = *ctx;
+    rv_learner_options o = options(h);
+    rv_learner *l = open_learner(h, &o);
+    const rvi_generations *g = &l->l->generations;
+    static const char question[] = "What is Zorkin's favourite colour?";
+    assert_ok(rv_learner_start(l, err));
+    correct(l, question, "blue");
+    (void)wait_for(l);
+    assert_non_null(g->list[0].adapter);
+    uint64_t weights = memory_of(h).weights;
+    correct(l, question, "red");
+    assert_int_equal(wait_for(l).generations, 2);
+    assert_null(g->list[0].adapter);
+    assert_non_null(g->list[1].adapter);
+    assert_int_equal(memory_of(h).weights, weights);
+    rv_learner_pause(l);
+    assert_ok(rv_learner_undo(l, NULL, err));
+    assert_non_null(g->list[0].adapter);
+    rv_learner_free(&l);
+    l = open_learner(h, &o);
+    assert_non_null(l->l->generations.list[0].adapter);
+    rv_learner_free(&l);
+}
+
 /* ---- leaving ---- */
 
 /* A heap that holds up the thread that computes in the background, until it is let go. */
@@ -722,6 +750,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(judgements_are_attended_to, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deep_runs_begin_by_themselves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(training_has_its_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(corrected_adapters_are_not_kept, set_up, tear_down),
         cmocka_unit_test(freeing_does_not_wait),
     };
     return cmocka_run_group_tests(tests, calibrate, clear);

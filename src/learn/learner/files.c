@@ -366,14 +366,39 @@ static void lose(rvi_learner *l, rvi_generation *g, const rv_error *why)
     rvi_learner_wait_again(l, g);
 }
 
-static rv_status read_active(rvi_learner *l, rv_error *err)
+/* All its lessons were corrected since: its gate opens for none, and its file is there if one of
+ * them stands again. */
+static bool is_idle(const rvi_learner *l, const rvi_generation *g)
+{
+    if (!l->dir || g->origin != RVI_FROM_GROUP || !rvi_learner_is_gated(l, g)) return false;
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (l->lessons.list[i].in_force && rvi_generation_has_learned(g, l->lessons.list[i].event))
+            return false;
+    return true;
+}
+
+void rvi_learner_unload_idle(rvi_learner *l)
+{
+    if (rvi_learner_reserve(l, NULL)) return; /* the next time */
+    for (size_t i = 0; i < l->generations.n; i++) {
+        rvi_generation *g = &l->generations.list[i];
+        if (!g->adapter || !is_idle(l, g)) continue;
+        rvi_adapter_sets_retire(&l->sets, g->adapter);
+        g->adapter = NULL;
+    }
+    rvi_adapter_sets_sweep(&l->sets);
+}
+
+static rv_status read_active(rvi_learner *l, bool idle_too, rv_error *err)
 {
     for (size_t i = 0; i < l->generations.n && l->dir; i++) {
         rvi_generation *g = &l->generations.list[i];
         rv_error why = {0};
         bool out_of_reach;
-        if (g->adapter || !rvi_generation_active(g)) continue;
-        rv_status st = read_adapter(l, g, &out_of_reach, &why);
+        if (g->adapter || !rvi_generation_active(g) || (!idle_too && is_idle(l, g))) continue;
+        rv_status st = rvi_learner_reserve(l, err);
+        if (st) return st;
+        st = read_adapter(l, g, &out_of_reach, &why);
         if (st == RV_E_NOMEM || (st && out_of_reach)) return rvi_error(err, st, "%s", why.text);
         if (!st) continue;
         lose(l, g, &why);
@@ -466,9 +491,15 @@ static rv_status erase_forgotten(rvi_learner *l, rv_error *err)
     return RV_OK;
 }
 
+rv_status rvi_learner_read_all(rvi_learner *l, rv_error *err)
+{
+    return read_active(l, true, err);
+}
+
 rv_status rvi_learner_settle(rvi_learner *l, rv_error *err)
 {
-    rv_status st = read_active(l, err);
+    rv_status st = read_active(l, false, err);
     if (!st) st = erase_forgotten(l, err);
+    if (!st) rvi_learner_unload_idle(l);
     return st ? st : rvi_shared_restore(l, err);
 }

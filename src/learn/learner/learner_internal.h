@@ -56,6 +56,7 @@ rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind); /*
 rvi_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing measured */
 
 /* ---- route.c ---- */
+bool rvi_learner_is_gated(const rvi_learner *l, const rvi_generation *g);
 /* How lessons read, in the store; ctx is the learner (rvi_recogniser_memory). */
 bool rvi_learner_recall_reading(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out);
 void rvi_learner_save_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
@@ -142,6 +143,9 @@ void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f); /* by a publ
 /* After every change of what is in use: adapters that are now, are read; those of what was
  * forgotten are erased. */
 rv_status rvi_learner_settle(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* Adapters whose lessons have all been corrected since are not kept in memory; */
+void rvi_learner_unload_idle(rvi_learner *l);
+rv_status rvi_learner_read_all(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* are, too */
 
 /* ---- save_shared.c: how a shared adapter was when a generation was made of it ---- */
 rv_status rvi_shared_record(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;

@@ -259,6 +259,7 @@ rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_er
     rvi_shared_save(l, &r->made);
     r->made = (rvi_generation){.number = r->made.number}; /* the rest is the learner's */
     r->was_shared = false;
+    rvi_learner_unload_idle(l);
     return RV_OK;
 }
 

@@ -205,7 +205,7 @@ static rv_status recognise_in_context(rvi_learner *l, const char *const *turns, 
 }
 
 /* What was brought in has no lessons that could open a gate for it. */
-static bool is_gated(const rvi_learner *l, const rvi_generation *g)
+bool rvi_learner_is_gated(const rvi_learner *l, const rvi_generation *g)
 {
     if (l->o.gate == RVI_GATING_OFF) return false;
     return g->gated ||
@@ -217,7 +217,7 @@ static bool takes_part(const rvi_learner *l, const rvi_generation *g, const rvi_
                        bool all)
 {
     if (!g->adapter || !rvi_generation_active(g)) return false;
-    if (all || !is_gated(l, g)) return true;
+    if (all || !rvi_learner_is_gated(l, g)) return true;
     return asked && asked->generation && rvi_generation_has_learned(g, asked->event);
 }
 
@@ -305,6 +305,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
 rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 {
     rv_status st = rvi_instant_catch_up(l, err);
+    if (!st) st = rvi_learner_read_all(l, err);
     return st ? st : hold_adapters(l, NULL, true, out, err);
 }
 
