@@ -226,6 +226,8 @@ $(CUDA_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a $(FAKE_DRIVER)
 LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention
 fast-programs: $(LONG_SRC:%=$(BUILD)/src/kernels/%.o) all examples $(BUILD)/bench/eval $(FAST_BIN)
 slow-programs: $(SLOW_BIN) $(CUDA_BIN)
+# Fast programs that repeat more in test-slow (tests/harness/amount.h).
+OFTEN_BIN = $(patsubst %.c,$(BUILD)/%,$(shell grep -lw OFTEN $(FAST_SRC)))
 # Real models take longest and begin first.
 SLOW_ORDER := $(filter $(BUILD)/tests/real/%,$(SLOW_BIN)) $(SLOW_SCRIPT) \
   $(filter-out $(BUILD)/tests/real/%,$(SLOW_BIN))
@@ -244,6 +246,9 @@ ASAN_LEFT_OUT := tests/model/slow_law tests/scheduler/slow_lives tests/real/%
 ASAN_SRC := $(filter-out $(ASAN_LEFT_OUT:%=%.c),$(SLOW_SRC) $(FAST_SRC))
 ASAN_BIN := $(ASAN_SRC:%.c=build/asan/%)
 RUN := $(MAKE) --no-print-directory -j$(JOBS)
+# The models that tests use; where one cannot be fetched, those tests are skipped.
+FETCH_MODELS := for name in smollm2 minilm; do ./$(BIN) pull $$name >/dev/null || \
+  echo "$$name cannot be fetched: the tests that need it are skipped"; done
 # Some tests wait for what others do: servers, terminals, clocks of seconds.
 TEST_JOBS := $(shell echo $$(($(JOBS) + 1)))
 
@@ -252,7 +257,7 @@ test: deps
 	@$(RUN) fast-programs $(BENCH_BIN)
 	@if $(RUN) check >$(RESULTS)/check.said 2>&1; then cases="1 0"; else cases="0 1"; fi; \
 	  echo "make check 0 0 $$cases 0" >$(RESULTS)/check & \
-	$(MAKE) --no-print-directory models; \
+	$(FETCH_MODELS); \
 	RESULTS=$(RESULTS)/fast tools/run_tests -j $(TEST_JOBS) $(FAST_SCRIPT) $(FAST_BIN) || true; \
 	wait; cat $(RESULTS)/check.said
 	@tools/run_tests --total $(RESULTS)/check $(RESULTS)/fast
@@ -262,8 +267,9 @@ test-slow: deps
 	@tools/install_deps browser || echo "there is no Chromium: the page is not tested in a browser"
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/slow* $(RESULTS)/asan*
 	@$(RUN) fast-programs slow-programs
-	@$(MAKE) --no-print-directory models
+	@$(FETCH_MODELS)
 	@RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) $(SLOW_ORDER) || true
+	@TESTS_ALL=1 RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) --label all $(OFTEN_BIN) || true
 	@echo "--- under ASan and UBSan"
 	@$(RUN) $(ASAN) $(ASAN_BIN)
 	@RESULTS=$(RESULTS)/asan tools/run_tests -j $(JOBS) --label asan $(ASAN_BIN) || true
@@ -460,11 +466,8 @@ deps:
 model: $(BIN)
 	@if [ ! -e "$(MODEL)" ]; then ./$(BIN) pull "$(MODEL)" >/dev/null; fi
 
-# The models that tests use; where one cannot be fetched, those tests are skipped.
-models:
-	@for name in smollm2 minilm; do \
-	  $(MAKE) --no-print-directory model MODEL=$$name || \
-	  echo "$$name cannot be fetched: the tests that need it are skipped"; done
+models: $(BIN)
+	@$(FETCH_MODELS)
 
 ready-to-run:
 	@tools/install_deps run

@@ -35,10 +35,6 @@ RV_API rv_status rv_model_tap(const rv_model *m, const int32_t *ids, size_t n, c
                               rv_kv_type kv_type, const rv_adapter_set *adapters, const char *path,
                               rv_error *err);
 
-/* KL(model || model with every adapter of the learner) per token on the probe texts; calibrates
- * first where that was not done. */
-RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
-
 /* Calls each for the events of the log from number `from` (1: the first) on, as JSON objects, until
  * it returns something else than 0; it must not use the learner. */
 typedef int (*rv_log_fn)(void *ctx, uint64_t number, const char *json, size_t len);

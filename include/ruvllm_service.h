@@ -45,10 +45,10 @@ typedef enum rv_pressure {
 
 typedef struct rv_service_options {
     size_t size;
-    int n_tokens;  /* KV room of all requests and of what is kept of them; 0: 16384 (encoders, which
-                        keep nothing: 2048);
-                        RV_WHOLE_CONTEXT: n_context, or 16384 where that is more */
-    int n_context; /* most tokens of prompt and answer together; 0: what the model was trained for
+    int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384, and 2048 of
+                        encoders, which keep nothing; RV_WHOLE_CONTEXT: n_context, or 16384 where
+                        that is more */
+    int n_context;   /* most tokens of prompt and answer together; 0: what the model was trained for
                         or n_tokens, whichever is less */
     int max_running; /* requests that compute at the same time, each choice counts; 0: 32 */
     int max_waiting; /* a request beyond so many is RV_E_BUSY; 0: 4096 */

@@ -292,12 +292,6 @@ rv_status eval_dppl(eval *e, double *percent, rv_error *err)
     return st;
 }
 
-rv_status eval_drift(eval *e, double *dppl, double *probe_kl, rv_error *err)
-{
-    rv_status st = eval_dppl(e, dppl, err);
-    return st ? st : rv_learner_probe(e->l, probe_kl, err);
-}
-
 /* ---- the learner ---- */
 
 /* What passed since the last report went into the stage that reports now. */

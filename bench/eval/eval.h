@@ -145,8 +145,6 @@ bool eval_same_ids(const rv_answer *a, const rv_answer *b);
 /* How much the learner's adapters, active for every token, raise the perplexity; NaN without a
  * text. */
 rv_status eval_dppl(eval *e, double *percent, rv_error *err) RVI_MUST_CHECK;
-/* That, and the divergence on the learner's own probes. */
-rv_status eval_drift(eval *e, double *dppl, double *probe_kl, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- facts ---- */
 

@@ -81,7 +81,6 @@ enum {
     SAME_5,
     GEN_5,
     DPPL,
-    PROBE_KL,
     SECONDS,
     CALIBRATE,
     SLOWEST,
@@ -102,7 +101,6 @@ static const eval_row figure_rows[N_FIGURES] = {
     [SAME_5] = {"same_5", true},
     [GEN_5] = {"gen_5", false},
     [DPPL] = {"dppl", true},
-    [PROBE_KL] = {"probe_kl", true},
     [SECONDS] = {"seconds", true},
     [CALIBRATE] = {"calibrate_s", true},
     [SLOWEST] = {"teach_max_s", true},
@@ -210,8 +208,7 @@ static rv_status evaluate_set(facts_eval *v, const eval_set *s, rv_answer *const
         score_fact(&s->facts[i], s->facts, s->n, out + at, base + at, t);
     if (!st) score_unrelated(out + at, base + at, v->file.unrelated.n, t);
     for (int i = 0; i <= NBR_IDENTICAL; i++) settle(&figures[i], &t[i]);
-    if (!st && v->mode != INSTANT)
-        st = eval_drift(e, &figures[DPPL].value, &figures[PROBE_KL].value, err);
+    if (!st && v->mode != INSTANT) st = eval_dppl(e, &figures[DPPL].value, err);
     eval_free_answers(out, q->n);
     return st;
 }

@@ -22,12 +22,11 @@ enum {
     ASKED = 8      /* times, where answers are sampled: with two, chance moves a gain by 5 points */
 };
 
-enum { OBEY0, OBEY, WIN, Q0, Q, GAIN, PAIRS, DPPL, PROBE_KL, SECONDS, N_FIGURES };
+enum { OBEY0, OBEY, WIN, Q0, Q, GAIN, PAIRS, DPPL, SECONDS, N_FIGURES };
 static const eval_row figure_rows[N_FIGURES] = {
-    [OBEY0] = {"obey0", false},    [OBEY] = {"obey", false}, [WIN] = {"win", false},
-    [Q0] = {"q0", false},          [Q] = {"q", false},       [GAIN] = {"gain", false},
-    [PAIRS] = {"pairs", false},    [DPPL] = {"dppl", true},  [PROBE_KL] = {"probe_kl", true},
-    [SECONDS] = {"seconds", true},
+    [OBEY0] = {"obey0", false}, [OBEY] = {"obey", false}, [WIN] = {"win", false},
+    [Q0] = {"q0", false},       [Q] = {"q", false},       [GAIN] = {"gain", false},
+    [PAIRS] = {"pairs", false}, [DPPL] = {"dppl", true},  [SECONDS] = {"seconds", true},
 };
 
 typedef struct pref_eval {
@@ -211,7 +210,7 @@ static rv_status measure(pref_eval *v, const eval_style *s, const double *base, 
     double *now = rvi_alloc_array(n, sizeof *now);
     rv_status st = now ? judge_answers(v, v->e.l, s, now, err) : rvi_nomem(err, "answers");
     if (!st) compare(base, now, n, f);
-    if (!st) st = eval_drift(&v->e, &f[DPPL].value, &f[PROBE_KL].value, err);
+    if (!st) st = eval_dppl(&v->e, &f[DPPL].value, err);
     rvi_free(now);
     return st;
 }

@@ -13,11 +13,11 @@
 
 enum { MAX_GROUPS = 20 };
 
-enum { RET, RET_MIN, GEN_OLD, GEN_ALL, REL_ALL, DPPL, PROBE_KL, SECONDS, N_FIGURES };
+enum { RET, RET_MIN, GEN_OLD, GEN_ALL, REL_ALL, DPPL, SECONDS, N_FIGURES };
 static const eval_row figure_rows[N_FIGURES] = {
-    [RET] = {"ret", false},          [RET_MIN] = {"ret_min", false}, [GEN_OLD] = {"gen_old", false},
-    [GEN_ALL] = {"gen_all", false},  [REL_ALL] = {"rel_all", false}, [DPPL] = {"dppl", true},
-    [PROBE_KL] = {"probe_kl", true}, [SECONDS] = {"seconds", true},
+    [RET] = {"ret", false},         [RET_MIN] = {"ret_min", false}, [GEN_OLD] = {"gen_old", false},
+    [GEN_ALL] = {"gen_all", false}, [REL_ALL] = {"rel_all", false}, [DPPL] = {"dppl", true},
+    [SECONDS] = {"seconds", true},
 };
 
 /* gen[after][of], percent */
@@ -107,7 +107,7 @@ static rv_status evaluate_set(seq_eval *v, const eval_set *s, course *c, eval_fi
     f[GEN_ALL].n = n_heldout;
     f[GEN_OLD].n = n_heldout * last / n;
     f[REL_ALL].n = (double)s->n;
-    return eval_drift(&v->e, &f[DPPL].value, &f[PROBE_KL].value, err);
+    return eval_dppl(&v->e, &f[DPPL].value, err);
 }
 
 /* ---- output ---- */

@@ -138,7 +138,8 @@ class Client:
         self.reader = self.writer = None
 
     async def send(self, method, path, body=None, headers=""):
-        if not self.writer:
+        if not self.writer or self.reader.at_eof():  # the server ends those that rest for long
+            self.close()
             await self.open()
         data = b"" if body is None else json.dumps(body).encode()
         data = (f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n"

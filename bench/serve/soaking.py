@@ -248,6 +248,7 @@ async def watch(load, a, rows):
         if now - taught > a.teach:
             taught = now
             await load.judge(c, correct=True)
+            c.close()
         for _ in range(10):
             if a.brisk:
                 hurry(server)

@@ -193,16 +193,19 @@ static rv_status force(void *ctx, uint32_t state, int32_t *out, size_t *n, rv_er
     return st;
 }
 
-static rv_status finish(void *ctx, uint32_t state, int32_t *out, size_t *n, rv_error *err)
+static rv_status finish(void *ctx, uint32_t state, int32_t *out, size_t *n, bool *found,
+                        rv_error *err)
 {
     rv_grammar *g = ((const held *)ctx)->g;
     rvi_buf text = {0};
-    bool found;
     *n = 0;
     rvi_lock_take(g->lock);
-    rv_status st = rvi_grammar_finish(g->g, state, &text, &found, err);
+    rv_status st = rvi_grammar_finish(g->g, state, &text, found, err);
     rvi_lock_give(g->lock);
-    if (!st && found && text.len) st = tokens_of(g, &text, out, n, err);
+    if (!st && *found && text.len) {
+        st = tokens_of(g, &text, out, n, err);
+        *found = *n > 0; /* in the middle of a character no token may have just the rest */
+    }
     rvi_buf_deinit(&text);
     return st;
 }

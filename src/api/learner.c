@@ -333,13 +333,12 @@ rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *given, r
     rv_chat chat;
     rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
     const rvi_json *json;
-    if (s->e->m != l->m)
-        st = rvi_error(err, RV_E_INVALID, "the session is of another model");
-    else if (s->s->answer)
-        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
+    if (s->e->m != l->m) st = rvi_error(err, RV_E_INVALID, "the session is of another model");
     if (!st) st = rvi_api_read_chat(&chat, &json, given, &arena, err);
     while (!st && rvi_api_is_serving(l->m->rt) && rvi_api_prepare_learning(l, json, !s->unjudged))
         rvi_api_make_way(&turn);
+    if (!st && s->s->answer) /* asked last: while others had their turns, one may have begun */
+        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     if (!st) st = rvi_api_begin_learning(l, s, json, out, err);
     rvi_arena_deinit(&arena);
     rvi_api_leave(&turn);
@@ -434,8 +433,8 @@ rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adapta
     rvi_adaptation r;
     rv_status st = enter_reporting(&turn, l, "rv_learner_score", s, &r, out, err);
     if (st) return st;
+    prepare_judging(&turn, l);
     st = need_answer(l, s, err);
-    if (!st) prepare_judging(&turn, l);
     if (!st) st = rvi_learner_score(l->l, s->capture, s->question, score, &r, err);
     return leave_reporting(&turn, l, st, &r, out, err);
 }
@@ -583,16 +582,6 @@ rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err)
 uint64_t rv_learner_version(const rv_learner *l)
 {
     return l ? atomic_load(&l->l->applied) : 0;
-}
-
-rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err)
-{
-    alone a; /* it calibrates if nobody has yet */
-    if (!kl) return rvi_error(err, RV_E_INVALID, "rv_learner_probe: NULL argument");
-    rv_status st = enter_alone(&a, l, "rv_learner_probe", err);
-    if (st) return st;
-    st = rvi_learner_probe(l->l, kl, err);
-    return leave_alone(&a, st, err);
 }
 
 rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err)

@@ -161,9 +161,11 @@ static rv_status make_room(rv_models *ms, listed *x, const wanted *need, rv_erro
             continue;
         }
         if (is_alone(ms, x))
-            return rvi_error(err, RV_E_NOMEM, "%s takes %llu bytes, and the budget has %llu left",
-                             x->name, (unsigned long long)need->shared,
-                             (unsigned long long)rvi_quota_room(&ms->rt->quota, need->class));
+            return rvi_error(err, RV_E_NOMEM,
+                             "%s takes %.1f MB, and the budget has %.1f left; with a smaller "
+                             "context it takes less",
+                             x->name, (double)need->shared / 1e6,
+                             (double)rvi_quota_room(&ms->rt->quota, need->class) / 1e6);
         if (!oldest(ms, LEAVING, true) && (victim = oldest(ms, LOADED, true)))
             victim->place = LEAVING;
         wait_for_work(ms, PROMISE);

@@ -244,9 +244,21 @@ rv_status cli_second_look_newest(const cli_learning *l, int *out, rv_error *err)
     return st;
 }
 
-static rv_status count_neighbours(const rv_model *m, const cli_learning *l, const rvi_json *learned,
+/* Is this generation newer, and was it made by this process, which has seen what it says? */
+static bool is_seen(const rvi_json *generations, int which, int since)
+{
+    for (size_t i = 0; which > since && i < rvi_json_count(generations); i++) {
+        const rvi_json *g = rvi_json_at(generations, i);
+        if (number(g, "number") == which) return rvi_json_get(g, "said") != NULL;
+    }
+    return false;
+}
+
+static rv_status count_neighbours(const rv_model *m, const cli_learning *l, const rvi_json *status,
                                   int since, cli_looks *k, rv_error *err)
 {
+    const rvi_json *learned = rvi_json_get(status, "learned"),
+                   *made = rvi_json_get(status, "generations");
     enum { MOST = 100, CONTEXT = 512 };
     rv_session *s = NULL;
     rv_session_options o = {.size = sizeof o};
@@ -255,7 +267,7 @@ static rv_status count_neighbours(const rv_model *m, const cli_learning *l, cons
     for (size_t i = 0; !st && i < rvi_json_count(learned) && k->n < MOST; i++) {
         const rvi_json *x = rvi_json_at(learned, i);
         bool exact = rvi_json_is_string(rvi_json_get(x, "scope"), rv_scope_name(RV_SCOPE_EXACT));
-        if (number(x, "generation") > since && !cli_interrupted())
+        if (is_seen(made, number(x, "generation"), since) && !cli_interrupted())
             st = cli_second_look_count(l->l, s, rvi_json_string(rvi_json_get(x, "question"), ""),
                                        rvi_json_string(rvi_json_get(x, "answer"), ""),
                                        exact ? RV_SCOPE_EXACT : RV_SCOPE_TOPIC, k, err);
@@ -275,15 +287,15 @@ rv_status cli_second_look_trained(const rv_model *m, const cli_learning *l, int 
     const rvi_json *learned = st ? NULL : rvi_json_get(s, "learned"),
                    *made = st ? NULL : rvi_json_get(s, "generations");
     for (size_t i = 0; i < rvi_json_count(learned); i++)
-        n += number(rvi_json_at(learned, i), "generation") > since;
+        n += is_seen(made, number(rvi_json_at(learned, i), "generation"), since);
     for (size_t i = 0; i < rvi_json_count(made); i++) {
         const rvi_json *g = rvi_json_at(made, i);
-        if (number(g, "number") <= since) continue;
+        if (!is_seen(made, number(g, "number"), since)) continue;
         said += number(g, "said");
         wordings += number(g, "wordings");
         wordings_said += number(g, "wordings_said");
     }
-    if (!st && n) st = count_neighbours(m, l, learned, since, &k, err);
+    if (!st && n) st = count_neighbours(m, l, s, since, &k, err);
     if (!st && n) {
         rvi_buf_printf(out, "asked again: weights alone answer %d of %d", said, n);
         if (wordings) rvi_buf_printf(out, ", and %d of %d other wordings", wordings_said, wordings);

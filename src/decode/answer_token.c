@@ -209,8 +209,12 @@ void rvi_answer_take_token(rvi_answer *a, float *logits)
         return;
     }
     rv_status st = pick(a, logits, &id, &cancel);
+    if (!st && !cancel && a->bound && !others_decide(a))
+        st = rvi_bound_reconsider(a->bound, a->max_tokens - (int)a->out.ids.len, &id, &a->error);
     if (st || cancel)
         rvi_answer_end(a, RV_FINISH_CANCELLED, st);
+    else if (id < 0)
+        rvi_answer_end(a, RV_FINISH_EOS, RV_OK);
     else
         append_token(a, id);
 }

@@ -7,7 +7,7 @@
 rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, int max_tokens,
                         rv_error *err)
 {
-    enum { SPARE = 32 };
+    enum { SPARE = 32, NEAR = 96 }; /* what must come behind one token is seldom more */
     *out = NULL;
     rvi_bound *b = rvi_zalloc(sizeof *b);
     if (!b) return rvi_nomem(err, "constraint");
@@ -20,6 +20,7 @@ rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, 
     b->state = by->state;
     b->spare = RVI_MIN(SPARE, max_tokens / 8);
     b->check_at = max_tokens; /* some take nearly all of them */
+    b->near = NEAR;
     *out = b;
     return RV_OK;
 }
@@ -37,8 +38,9 @@ void rvi_bound_free(rvi_bound *b)
 static rv_status check_end(rvi_bound *b, int left, rv_error *err)
 {
     size_t n = 0;
+    bool found;
     if (b->ending || left > b->check_at) return RV_OK;
-    rv_status st = b->by.finish(b->by.ctx, b->state, b->forced, &n, err);
+    rv_status st = b->by.finish(b->by.ctx, b->state, b->forced, &n, &found, err);
     int need = (int)n;
     bool in_time = n && need <= left; /* what is too long now seldom becomes shorter */
     b->check_at = left - RVI_MAX(in_time ? (left - need) / 4 : left / 8, 1);
@@ -59,6 +61,28 @@ rv_status rvi_bound_force(rvi_bound *b, int left, int32_t *id, rv_error *err)
         b->asked = true;
     }
     if (b->n_taken < b->n_forced) *id = b->forced[b->n_taken];
+    return RV_OK;
+}
+
+rv_status rvi_bound_reconsider(rvi_bound *b, int left, int32_t *id, rv_error *err)
+{
+    uint32_t next;
+    size_t n = 0;
+    bool found = true;
+    if (b->ending || left > b->near || b->n_taken < b->n_forced) return RV_OK;
+    rv_status st = b->by.peek(b->by.ctx, b->state, *id, &next, err);
+    if (!st && next) st = b->by.finish(b->by.ctx, next, b->forced, &n, &found, err);
+    if (st || !found || (int)n < left) return st;
+    st = b->by.finish(b->by.ctx, b->state, b->forced, &n, &found, err);
+    if (st) return st;
+    if (!found || (int)n > left) {
+        b->near = left - RVI_MAX(left / 8, 1); /* looking in vain takes long */
+        return RV_OK;
+    }
+    b->ending = true;
+    b->n_forced = n;
+    b->n_taken = 0;
+    *id = n ? b->forced[0] : -1;
     return RV_OK;
 }
 

@@ -26,8 +26,9 @@ typedef struct rvi_constraint {
     rv_status (*peek)(void *ctx, uint32_t state, int32_t token, uint32_t *next, rv_error *err);
     /* The tokens that come in any case, *n of them, at most RVI_MAX_FORCED. */
     rv_status (*force)(void *ctx, uint32_t state, int32_t *ids, size_t *n, rv_error *err);
-    /* Tokens with which the text may end, *n of them; 0: none were found. */
-    rv_status (*finish)(void *ctx, uint32_t state, int32_t *ids, size_t *n, rv_error *err);
+    /* Tokens with which the text may end, *n of them, be it none; false: no such were found. */
+    rv_status (*finish)(void *ctx, uint32_t state, int32_t *ids, size_t *n, bool *found,
+                        rv_error *err);
     void (*release)(void *ctx); /* the answer is gone */
     void *ctx;
     uint32_t state;        /* where the answer begins */
@@ -49,6 +50,7 @@ typedef struct rvi_bound {
     bool ending;  /* the forced tokens are its last */
     int spare;    /* tokens that may be left over when it ends in time, */
     int check_at; /* and how many are left when it is to look whether that is now */
+    int near;     /* with how many left a token is looked at before it comes */
 } rvi_bound;
 
 /* n_vocab: of the logits; max_tokens: of the answer. Takes the constraint over, unless it fails. */
@@ -59,6 +61,9 @@ void rvi_bound_free(rvi_bound *b); /* accepts NULL */
 /* The token that must come next, be it that the answer would not end in time otherwise; -1: there
  * is a choice. left: how many may still come. */
 rv_status rvi_bound_force(rvi_bound *b, int left, int32_t *id, rv_error *err) RVI_MUST_CHECK;
+/* A token was picked with which the answer would not end in time: it becomes the first one of those
+ * with which it does, or -1, where it may end here. */
+rv_status rvi_bound_reconsider(rvi_bound *b, int left, int32_t *id, rv_error *err) RVI_MUST_CHECK;
 /* Finds out which tokens may come next: the mask that the next two are about. */
 rv_status rvi_bound_look(rvi_bound *b, rv_error *err) RVI_MUST_CHECK;
 /* Whether the mask leaves nothing but these. */

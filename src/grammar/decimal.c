@@ -206,7 +206,7 @@ rvi_rx rvi_rx_bounded(rvi_rxs *p, rvi_arena *arena, rvi_bound how, const rvi_dec
 {
     bounded *b = rvi_arena_alloc(arena, 1, sizeof *b);
     if (!b) {
-        rvi_rxs_fail(p, RV_E_NOMEM, "");
+        rvi_rxs_no_room(p, arena, 1, sizeof *b);
         return RVI_RX_NONE;
     }
     b->how = how;
@@ -254,7 +254,7 @@ rvi_rx rvi_rx_multiple(rvi_rxs *p, rvi_arena *arena, const rvi_decimal *d)
     uint64_t step = 0;
     for (int i = 0; i < d->n_int + d->n_frac && step < MAX_STEP; i++)
         step = step * 10 + d->digits[i];
-    if (!m) rvi_rxs_fail(p, RV_E_NOMEM, "");
+    if (!m) rvi_rxs_no_room(p, arena, 1, sizeof *m);
     if (!step || step >= MAX_STEP || d->n_frac > MAX_FRAC || d->negative)
         rvi_rxs_fail(p, RV_E_UNSUPPORTED, "multipleOf must be above 0 and have few digits");
     if (p->status) return RVI_RX_NONE;

@@ -1,5 +1,6 @@
 #include "grammar/formats.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "grammar/rx_parse.h"
@@ -121,12 +122,19 @@ static const struct {
     {"regex", NULL, 0},
 };
 
-rv_status rvi_rx_format(rvi_rxs *p, const char *name, rvi_rx *out, rv_error *err)
+static_assert(RVI_COUNT(table) == RVI_N_FORMATS, "a room for each format");
+
+rv_status rvi_rx_format(rvi_rxs *p, const char *name, rvi_formats *known, rvi_rx *out,
+                        rv_error *err)
 {
     size_t i = 0;
     *out = RVI_RX_ALL;
     while (i < RVI_COUNT(table) && strcmp(table[i].name, name)) i++;
     if (i == RVI_COUNT(table)) return RV_OK;
+    if (known->made[i] != RVI_RX_NONE) {
+        *out = known->made[i];
+        return RV_OK;
+    }
     if (!table[i].pattern)
         return rvi_error(err, RV_E_UNSUPPORTED, "the format \"%s\" cannot be enforced", name);
     rvi_buf pattern = {0};
@@ -140,5 +148,6 @@ rv_status rvi_rx_format(rvi_rxs *p, const char *name, rvi_rx *out, rv_error *err
     rvi_buf_deinit(&pattern);
     if (!st && table[i].max)
         *out = rvi_rx_and(p, *out, rvi_rx_repeat(p, RVI_RX_CHAR, 0, table[i].max));
+    if (!st) known->made[i] = *out;
     return st;
 }

@@ -9,8 +9,10 @@ enum { MAX_ALTERNATIVES = 256 };
 void *rvi_values_alloc(rvi_values *v, size_t count, size_t size)
 {
     void *p = v->st ? NULL : rvi_arena_alloc(&v->arena, count ? count : 1, size);
-    if (!p && !v->st) v->st = rvi_nomem(v->err, "grammar");
-    return p;
+    if (p || v->st) return p;
+    rvi_rxs_no_room(&v->rxs, &v->arena, count ? count : 1, size);
+    v->st = rvi_rxs_check(&v->rxs, NULL, v->err);
+    return NULL;
 }
 
 static void too_many(rvi_values *v)

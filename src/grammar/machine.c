@@ -1,7 +1,8 @@
-#include "grammar/machine_internal.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/utf8.h"
+#include "grammar/machine_internal.h"
 
 enum {
     MAX_FRAMES = 1 << 20,
@@ -172,52 +173,77 @@ static bool unique_items(const rvi_machine *m, const rvi_frame *f)
     return f->kind == RVI_FRAME_ARRAY && array_plan(m, f)->shape->unique;
 }
 
-/* A text whose characters are a list, the last one first. */
-static rvi_rx text_of(rvi_machine *m, uint32_t list)
+/* The text whose characters are a list, the last one first, in front of `end`. */
+static rvi_text text_before(const rvi_machine *m, uint32_t list, char *end)
 {
-    enum { WORK = 4 }; /* of a character */
-    rvi_rxs *x = &m->values.rxs;
-    rvi_rx text = RVI_RX_EPS;
-    while (list && rvi_rxs_spend(x, WORK)) {
+    char *at = end;
+    while (list) {
         const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
+        char bytes[4];
+        size_t n = rvi_utf8_encode(pair[1], bytes);
+        memcpy(at -= n, bytes, n);
         list = pair[0];
-        text = rvi_rx_cat(x, rvi_rx_one(x, pair[1]), text);
     }
-    return text;
+    return (rvi_text){at, (size_t)(end - at)};
 }
 
-/* Strings without those of a list. What was made for the items before the last is kept. */
-static rvi_rx without(rvi_machine *m, uint32_t list, rvi_rx strings)
+/* The last n texts of a list as a language; *before: the list without them. */
+static rvi_rx last_texts(rvi_machine *m, uint32_t list, size_t n, uint32_t *before)
 {
     rvi_rxs *x = &m->values.rxs;
-    rvi_rx left = strings;
-    size_t n = 0;
-    uint32_t at = list, *texts;
-    for (; at && (m->differ.list != at || m->differ.strings != strings); n++)
-        at = *rvi_bag_get(&m->lists, at, NULL);
-    if (at) left = m->differ.left;
-    if (!n || !(texts = rvi_alloc_array(n, sizeof *texts))) {
-        if (n) rvi_machine_fail(m, RV_E_NOMEM, "");
-        return left;
-    }
-    at = list;
-    for (size_t i = n; i-- > 0;) {
+    size_t most = 0, k = 0;
+    uint32_t at = list;
+    for (size_t i = 0; i < n; i++) { /* how many bytes */
         const uint32_t *pair = rvi_bag_get(&m->lists, at, NULL);
-        texts[i] = pair[1];
         at = pair[0];
+        for (uint32_t c = pair[1]; c; c = *rvi_bag_get(&m->lists, c, NULL)) most += 4;
     }
-    for (size_t i = 0; i < n && !x->status; i++)
-        left = rvi_rx_and(x, left, rvi_rx_not(x, text_of(m, texts[i])));
+    *before = at;
+    rvi_text *texts = rvi_alloc_array(n, sizeof *texts);
+    char *bytes = rvi_alloc_array(most + 1, 1);
+    rvi_rx out = RVI_RX_NONE;
+    if (texts && bytes && rvi_rxs_spend(x, most)) {
+        char *end = bytes + most;
+        for (at = list; k < n; k++) {
+            const uint32_t *pair = rvi_bag_get(&m->lists, at, NULL);
+            texts[k] = text_before(m, pair[1], end);
+            end -= texts[k].len;
+            at = pair[0];
+        }
+        qsort(texts, n, sizeof *texts, rvi_text_compare);
+        out = rvi_rx_names(x, &m->values.arena, texts, n, NULL);
+    } else if (!x->status) {
+        rvi_machine_fail(m, RV_E_NOMEM, "");
+    }
     rvi_free(texts);
-    m->differ.list = x->status ? 0 : list;
-    m->differ.strings = strings;
-    return m->differ.left = left;
+    rvi_free(bytes);
+    return out;
+}
+
+/* Strings without the n texts of a list. They are taken out in blocks whose sizes are powers of
+ * two, the largest first: so blocks are few, and what was made for the items before is there. */
+static rvi_rx without(rvi_machine *m, uint32_t list, size_t n, rvi_rx strings)
+{
+    rvi_rxs *x = &m->values.rxs;
+    size_t size = 1, slot = 0;
+    uint32_t before;
+    if (!n || x->status) return strings;
+    while (!(n & size)) size *= 2, slot++;
+    struct rvi_differ *known = &m->differ[slot];
+    if (known->list == list && known->strings == strings) return known->left;
+    rvi_rx texts = last_texts(m, list, size, &before);
+    rvi_rx left = rvi_rx_and(x, without(m, before, n - size, strings), rvi_rx_not(x, texts));
+    if (!x->status) *known = (struct rvi_differ){list, strings, left};
+    return left;
 }
 
 /* The strings of a node that are not yet in an array whose items differ. */
 static rvi_rx strings_left(rvi_machine *m, const rvi_frame *f, rvi_rx strings)
 {
-    return f->keys && unique_items(m, f) ? without(m, f->keys, strings) : strings;
+    size_t n = 0;
+    if (!f->keys || !unique_items(m, f)) return strings;
+    for (uint32_t at = f->keys; at; n++) at = *rvi_bag_get(&m->lists, at, NULL);
+    return rvi_rxs_spend(&m->values.rxs, n / 4) ? without(m, f->keys, n, strings) : RVI_RX_NONE;
 }
 
 static bool strings_are_left(rvi_machine *m, const rvi_frame *f, rvi_node node)

@@ -57,6 +57,8 @@ typedef struct rvi_frame { /* a row of a bag */
     uint32_t some;  /* object: bits of `some` that are satisfied */
 } rvi_frame;
 
+enum { RVI_DIFFER = 21 }; /* as many as a number of items has bits */
+
 typedef struct rvi_machine {
     rvi_values values;
     rvi_lexer lexer;
@@ -70,10 +72,10 @@ typedef struct rvi_machine {
     void **plans;  /* by number */
     uint32_t n_plans, cap_plans;
     struct rvi_opened *opened; /* members.c: the object that was looked at last */
-    struct {                   /* strings without those of a list, as they were asked for last */
+    struct rvi_differ {        /* strings without those of a list, by the size of its last block */
         uint32_t list;
         rvi_rx strings, left;
-    } differ;
+    } differ[RVI_DIFFER];
     rv_error err; /* why values failed while reading */
 } rvi_machine;
 

@@ -80,7 +80,7 @@ rvi_rx rvi_rx_names(rvi_rxs *p, rvi_arena *arena, const rvi_text *texts, size_t 
     if (t) t->bounds = rvi_arena_alloc(arena, 2 * most, sizeof *t->bounds);
     if (!t || !depth || !t->nodes || !t->bounds) {
         rvi_free(depth);
-        rvi_rxs_fail(p, RV_E_NOMEM, "");
+        rvi_rxs_no_room(p, arena, 2 * most, sizeof *t->nodes);
         return RVI_RX_NONE;
     }
     t->n_nodes = 1;

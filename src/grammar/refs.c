@@ -1,5 +1,6 @@
 #include "grammar/refs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { URI_MAX = 1024 };
@@ -121,24 +122,75 @@ static size_t unescape(const char *s, size_t len, char *out, size_t cap)
     return n;
 }
 
+void rvi_ref_index_deinit(rvi_ref_index *x)
+{
+    rvi_free(x->members);
+    *x = (rvi_ref_index){0};
+}
+
+static int compare_name(const rvi_json *member, const char *name, size_t len)
+{
+    int c = memcmp(member->key, name, RVI_MIN(member->key_len, len));
+    return c ? c : member->key_len < len ? -1 : member->key_len > len;
+}
+
+/* Of equal names the last comes last. */
+static int by_name(const void *a, const void *b)
+{
+    const rvi_json *x = *(const rvi_json *const *)a, *y = *(const rvi_json *const *)b;
+    int c = compare_name(x, y->key, y->key_len);
+    return c ? c : x < y ? -1 : x > y;
+}
+
+static bool make_index(const rvi_refs *r, const rvi_json *object)
+{
+    enum { WORK = 4 }; /* of a member */
+    rvi_ref_index *x = r->index;
+    size_t n = rvi_json_count(object);
+    if (x->object == object) return true;
+    if (!rvi_rxs_spend(r->work, WORK * n)) return false;
+    const rvi_json **members = rvi_realloc_array(x->members, n, sizeof *members);
+    if (!members) return rvi_rxs_fail(r->work, RV_E_NOMEM, ""), false;
+    for (size_t i = 0; i < n; i++) members[i] = rvi_json_at(object, i);
+    qsort(members, n, sizeof *members, by_name);
+    *x = (rvi_ref_index){object, members, n};
+    return true;
+}
+
+/* The last member of that name. */
+static const rvi_json *find_member(const rvi_refs *r, const rvi_json *object, const char *name,
+                                   size_t len)
+{
+    enum { MANY = 64 };
+    size_t n = rvi_json_count(object), low = 0;
+    if (!rvi_json_is(object, RVI_JSON_OBJECT)) return NULL;
+    if (n <= MANY) {
+        while (n-- > 0)
+            if (!compare_name(rvi_json_at(object, n), name, len)) return rvi_json_at(object, n);
+        return NULL;
+    }
+    if (!make_index(r, object)) return NULL;
+    while (low < n) { /* the first behind that name */
+        size_t mid = (low + n) / 2;
+        if (compare_name(r->index->members[mid], name, len) <= 0)
+            low = mid + 1;
+        else
+            n = mid;
+    }
+    const rvi_json *found = low ? r->index->members[low - 1] : NULL;
+    return found && !compare_name(found, name, len) ? found : NULL;
+}
+
 static const rvi_json *step_into(const rvi_refs *r, const rvi_json *v, const char *step, size_t len)
 {
-    enum { A_UNIT = 8 }; /* members that are compared in one unit of work */
-    if (rvi_json_is(v, RVI_JSON_ARRAY)) {
-        size_t index = 0;
-        if (!len || len > 6) return NULL;
-        for (size_t i = 0; i < len; i++) {
-            if (step[i] < '0' || step[i] > '9') return NULL;
-            index = index * 10 + (size_t)(step[i] - '0');
-        }
-        return rvi_json_at(v, index);
+    size_t index = 0;
+    if (!rvi_json_is(v, RVI_JSON_ARRAY)) return find_member(r, v, step, len);
+    if (!len || len > 6) return NULL;
+    for (size_t i = 0; i < len; i++) {
+        if (step[i] < '0' || step[i] > '9') return NULL;
+        index = index * 10 + (size_t)(step[i] - '0');
     }
-    if (!rvi_rxs_spend(r->work, rvi_json_count(v) / A_UNIT)) return NULL;
-    for (size_t i = rvi_json_count(v); i-- > 0;) {
-        const rvi_json *item = rvi_json_at(v, i);
-        if (item->key && item->key_len == len && !memcmp(item->key, step, len)) return item;
-    }
-    return NULL;
+    return rvi_json_at(v, index);
 }
 
 /* Of a value that is looked at on the way through the schema, and its members. */

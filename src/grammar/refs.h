@@ -8,9 +8,18 @@
 /* The place of `at` inside root as a JSON pointer ("#/properties/a/pattern"), written to out (and
  * cut there). */
 const char *rvi_json_path(const rvi_json *root, const rvi_json *at, char out[256]);
+/* The members of a large object in the order of their names: the one that was looked into last. */
+typedef struct rvi_ref_index {
+    const rvi_json *object, **members;
+    size_t n;
+} rvi_ref_index;
+
+void rvi_ref_index_deinit(rvi_ref_index *x);
+
 typedef struct rvi_refs {
     const rvi_json *root;
-    rvi_rxs *work;   /* counts what is looked at, and fails where that is too much */
+    rvi_rxs *work; /* counts what is looked at, and fails where that is too much */
+    rvi_ref_index *index;
     bool nested_ids; /* schemas inside may have an $id of their own */
 } rvi_refs;
 

@@ -25,14 +25,20 @@ bool rvi_rxs_spend(rvi_rxs *p, uint64_t n)
     p->work += n;
     if (p->work > p->max_work)
         rvi_rxs_fail(p, RV_E_TOO_LONG,
-                     "too much work: its texts can be read in too many ways (repetitions inside "
-                     "each other?)");
+                     "too much work: very many conditions, or texts that can be read in too many "
+                     "ways (repetitions inside each other?)");
     return !p->status;
 }
 
 void rvi_rxs_forgive(rvi_rxs *p, uint64_t n)
 {
     p->work -= RVI_MIN(p->work, n);
+}
+
+void rvi_rxs_no_room(rvi_rxs *p, const rvi_arena *a, size_t count, size_t size)
+{
+    bool full = a->max && count > (a->max - RVI_MIN(a->used, a->max)) / size;
+    rvi_rxs_fail(p, full ? RV_E_TOO_LONG : RV_E_NOMEM, "the schema needs too much memory");
 }
 
 bool rvi_rx_grow(rvi_rxs *p, void *array, uint32_t *cap, uint32_t need, uint32_t most, size_t size)
@@ -331,6 +337,14 @@ static bool contradicts(const rvi_rxs *p, const rx_list *l)
     return false;
 }
 
+bool rvi_rx_outside_few(const rvi_rxs *p, rvi_rx a)
+{
+    const rvi_rx_node *n = &p->nodes[a];
+    if (n->kind != NOT) return false;
+    n = &p->nodes[n->a];
+    return n->kind == AUTO && p->autos[n->a].finite;
+}
+
 rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l)
 {
     enum { MANY = 4 }; /* fewer stay as they are */
@@ -347,10 +361,9 @@ rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l)
     if (list_has(l, zero) || contradicts(p, l)) return zero;
     if (l->n == 1) return l->items[0];
     rvi_rx_node n = {.kind = (uint8_t)k, .b = (uint32_t)l->n, .nullable = k == AND};
-    n.search = k == AND;
     for (size_t i = 0; i < l->n; i++) {
         const rvi_rx_node *x = &p->nodes[l->items[i]];
-        n.search = n.search || x->search;
+        n.search = n.search || x->search || (k == AND && !rvi_rx_outside_few(p, l->items[i]));
         n.nullable = k == OR ? n.nullable || x->nullable : n.nullable && x->nullable;
         n.clears = n.clears || (k == OR && x->clears);
     }

@@ -85,6 +85,8 @@ bool rvi_rxs_spend(rvi_rxs *p, uint64_t n);
 void rvi_rxs_forgive(rvi_rxs *p, uint64_t n);
 /* Marks the pool as failed unless it is already. */
 void rvi_rxs_fail(rvi_rxs *p, rv_status status, const char *why);
+/* An arena gave nothing: it is full, or there is no memory. */
+void rvi_rxs_no_room(rvi_rxs *p, const rvi_arena *a, size_t count, size_t size);
 
 rvi_rx rvi_rx_set(rvi_rxs *p, const rvi_rx_range *ranges, size_t n); /* any order */
 rvi_rx rvi_rx_one(rvi_rxs *p, uint32_t cp);

@@ -359,17 +359,18 @@ uint32_t rvi_rx_slack(const rvi_rxs *p, rvi_rx a)
         switch ((kind)n->kind) {
         case NONE:
         case EPS:
-        case AND:
         case AUTO: return sum;
+        case AND:
+            for (uint32_t i = 0; i < n->b; i++)
+                if (!rvi_rx_outside_few(p, p->words[n->a + i])) return sum;
+            return RVI_RX_FOREVER;
         case ALL: return RVI_RX_FOREVER;
         case SET: return plus(sum, n->clears);
         case OR:
             for (uint32_t i = 0; i < n->b; i++)
                 most = RVI_MAX(most, rvi_rx_slack(p, p->words[n->a + i]));
             return plus(sum, most);
-        case NOT: /* what is outside a few texts goes on forever */
-            n = &p->nodes[n->a];
-            return n->kind == AUTO && p->autos[n->a].finite ? RVI_RX_FOREVER : sum;
+        case NOT: return rvi_rx_outside_few(p, a) ? RVI_RX_FOREVER : sum;
         case TUPLE: a = p->words[n->a]; break;
         case REPEAT: return p->nodes[n->a].clears ? plus(sum, n->max) : sum;
         case CAT: {

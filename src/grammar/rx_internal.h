@@ -45,6 +45,9 @@ void rvi_rx_list_flatten(rvi_rxs *p, rx_list *l, kind k, rvi_rx v);
 void rvi_rx_list_free(rx_list *l);
 /* The union or intersection of a list, which is sorted. */
 rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l);
+/* All texts but a few: every text goes on to one, and so it does to one that is in several such
+ * languages. */
+bool rvi_rx_outside_few(const rvi_rxs *p, rvi_rx a);
 /* rx_counters.c: joins what differs in the limits of one repetition alone. */
 void rvi_rx_join_counters(rvi_rxs *p, rx_list *l);
 

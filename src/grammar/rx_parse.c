@@ -156,7 +156,7 @@ static bool add_class(parser *r, char letter, rvi_cpset *out)
     case 's': list = space, n = RVI_COUNT(space); break;
     case 'p':
         add_property(r, &set);
-        spend(r, 2 * set.n);
+        spend(r, 4 * set.n);
         break;
     default: return false;
     }

@@ -2,12 +2,11 @@
  *
  * What asks for something that cannot be enforced is refused with its place in the schema;
  * annotations and unknown keywords ask for nothing. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "grammar/decimal.h"
-#include "grammar/formats.h"
-#include "grammar/refs.h"
 #include "grammar/rx_parse.h"
 #include "grammar/values.h"
 
@@ -38,7 +37,7 @@ static void locate(rvi_values *v, const rvi_json *at)
 {
     char path[256], why[sizeof v->err->text];
     if (!v->st || v->st == RV_E_NOMEM || !v->err) return;
-    memcpy(why, v->err->text, sizeof why);
+    snprintf(why, sizeof why, "%s", v->rxs.status ? v->rxs.why : v->err->text);
     v->st = rvi_error(v->err, v->st, "%s: %s", rvi_json_path(v->root, at, path), why);
 }
 
@@ -212,7 +211,9 @@ static bool add_type(rvi_values *v, const rvi_json *name, rvi_form *f, const rvi
     } else if (!strcmp(s, "any")) {
         *f = *any; /* draft 3 */
     } else {
-        refuse(v, name, RV_E_CONFIG, "not a type");
+        char why[64];
+        snprintf(why, sizeof why, "no type is called '%.32s'", s);
+        refuse(v, name, RV_E_CONFIG, *s ? why : "not a type");
     }
     return !v->st;
 }
@@ -307,7 +308,7 @@ static const rvi_form *string_form(rvi_values *v, const rvi_json *s, const rvi_f
         string = rvi_rx_and(&v->rxs, string, rx);
     }
     if (rvi_json_is(format, RVI_JSON_STRING)) {
-        v->st = rvi_rx_format(&v->rxs, format->as.string.data, &rx, v->err);
+        v->st = rvi_rx_format(&v->rxs, format->as.string.data, &v->formats, &rx, v->err);
         locate(v, format);
         if (v->st) return NULL;
         string = rvi_rx_and(&v->rxs, string, rx);
@@ -620,7 +621,7 @@ static const rvi_form *follow_reference(rvi_values *v, const rvi_json *s, const 
     bool counts = v->draft >= 2019 && rvi_json_get(v->root, "$schema");
     if (!counts && v->nested_ids && s != v->root && rvi_json_get(s, "$id"))
         return refuse(v, ref, RV_E_UNSUPPORTED, "a reference beside an $id cannot be enforced");
-    rvi_refs refs = {v->root, &v->rxs, v->nested_ids};
+    rvi_refs refs = {v->root, &v->rxs, &v->index, v->nested_ids};
     const rvi_json *target =
         dynamic ? rvi_ref_find_dynamic(&refs, ref, &depends) : rvi_ref_find(&refs, ref);
     if (v->rxs.status) return refuse(v, ref, v->rxs.status, v->rxs.why);

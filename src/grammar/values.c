@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "grammar/decimal.h"
-#include "grammar/refs.h"
 
 enum {
     MAX_NODES = 1 << 18,
@@ -35,6 +34,7 @@ void rvi_values_deinit(rvi_values *v)
 {
     rvi_rxs_deinit(&v->rxs);
     rvi_arena_deinit(&v->arena);
+    rvi_ref_index_deinit(&v->index);
     rvi_free(v->nodes);
     rvi_free(v->table);
     *v = (rvi_values){0};

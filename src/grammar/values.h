@@ -10,8 +10,9 @@
 #define RVI_GRAMMAR_VALUES_H
 
 #include "base/json.h"
+#include "grammar/formats.h"
 #include "grammar/names.h"
-#include "grammar/rx.h"
+#include "grammar/refs.h"
 
 typedef uint32_t rvi_node;
 enum { RVI_ANY, RVI_NEVER };
@@ -122,9 +123,11 @@ typedef struct rvi_values {
     uint32_t *table; /* hash to node + 1 */
     uint32_t table_mask;
     const rvi_json *root; /* the schema */
-    bool exact;           /* "unevaluated..." is used: alternatives say which members they saw */
-    bool nested_ids;      /* there are schemas with an $id of their own inside */
-    int draft;            /* 3, 4, 6, 7, 2019, 2020: what $schema says, or the newest */
+    rvi_ref_index index;
+    rvi_formats formats;
+    bool exact;      /* "unevaluated..." is used: alternatives say which members they saw */
+    bool nested_ids; /* there are schemas with an $id of their own inside */
+    int draft;       /* 3, 4, 6, 7, 2019, 2020: what $schema says, or the newest */
     rvi_rx number, plain, whole, integer; /* integer: whole, or what older drafts call so */
     rv_status st;
     rv_error *err; /* of the call in progress */

@@ -165,8 +165,8 @@ rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, c
         if (!bytes)
             return rvi_error(err, RV_E_NOMEM, "there is no room for %.64s: the budget is used up",
                              what);
-        return rvi_error(err, RV_E_NOMEM, "%.64s takes %llu bytes, and the budget has %llu left",
-                         what, (unsigned long long)bytes, (unsigned long long)left);
+        return rvi_error(err, RV_E_NOMEM, "%.64s takes %.1f MB, and the budget has %.1f left", what,
+                         (double)bytes / 1e6, (double)left / 1e6);
     }
     return RV_OK;
 }

@@ -190,7 +190,7 @@ static rv_status spend_memory(rvi_trainer *t, rv_error *err)
     bool must = t->be->ops->needs_held;
     rv_status st = RV_OK;
     if (t->o.weights) t->pass.held = t->o.weights->by_slot;
-    if (!held && !t->o.keep_layers) return RV_OK;
+    if (!held && !t->o.weights && !t->o.keep_layers) return RV_OK;
     size_t most = memory_left(t) / SMALL_PART, spare = atomic_load(&t->be->memory->spare);
     if (spare) most = RVI_MIN(most, spare);
     if (held > most && !must) return RV_OK;

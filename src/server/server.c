@@ -124,7 +124,7 @@ static void on_signal(evutil_socket_t number, short what, void *ctx)
     if (v->deadline > 0) rvi_interrupt_leave(FORCED, "");
     v->deadline = rvi_os_seconds() + v->o->drain_seconds;
     rvi_notify(v->o->notify, "STOPPING=1");
-    (void)evconnlistener_disable(v->listener.l);
+    rvi_listen_close(&v->listener); /* who comes now is to go elsewhere, not to wait in vain */
     rvi_conns_drain(&v->s.conns);
     end_if_idle(v);
 }

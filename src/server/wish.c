@@ -238,7 +238,10 @@ bool rvi_wish_read(rvi_wish *w, unsigned what, const rvi_json *body, rvi_arena *
 bool rvi_wish_body(const rvi_json **out, const rvi_buf *text, rvi_arena *arena, rvi_problem *p)
 {
     rv_error err = {0};
-    rv_status st = rvi_json_parse(out, text->len ? text->data : "", text->len, arena, "body", &err);
+    if (!text->len)
+        return rvi_problem_set(p, 400, "invalid_json", NULL,
+                               "the body is empty; it must be a JSON object");
+    rv_status st = rvi_json_parse(out, text->data, text->len, arena, "body", &err);
     if (st == RV_E_NOMEM) return rvi_problem_set(p, 413, "request_too_large", NULL, "%s", err.text);
     if (st) return rvi_problem_set(p, 400, "invalid_json", NULL, "%s", err.text);
     if (!rvi_json_is(*out, RVI_JSON_OBJECT))

@@ -133,7 +133,8 @@ typedef struct word {
     size_t script;
     bool letter, upper; /* its first character */
     bool name;
-    bool second; /* right behind the first word of a sentence */
+    bool second;  /* right behind the first word of a sentence */
+    bool article; /* behind another word as short as articles are */
 } word;
 
 /* The mark that closes what this one opens; 0: it opens nothing. A name may stand there that
@@ -217,14 +218,14 @@ static word next_word(const char *text, size_t len, size_t *at, bool *first)
 
 /* Does a, which comes after b, tell more? A name tells more than any other word, and of two the
  * longer one, where none is rarer. The word right behind one that asks is mostly a verb ("Who
- * waters the plants?"): any other that is not short, or that ends the question, tells more. Of two
- * alike the later one does, as long as the script's languages put what is asked for first: "capital
- * of Kenya", but 日本の首都. */
+ * waters the plants?", "When does the shop open?"): any other that is not short, that an article
+ * may stand before, or that ends the question tells more. Of two alike the later one does, as long
+ * as the script's languages put what is asked for first: "capital of Kenya", but 日本の首都. */
 static bool tells_more(const word *a, const word *b, bool ends)
 {
     enum { SHORT = 4 };
     if (!b->chars || a->name != b->name) return !b->chars || a->name;
-    if (b->second && !b->name && (a->chars > SHORT || ends)) return true;
+    if (b->second && !b->name && (a->chars > SHORT || a->article || ends)) return true;
     bool later = a->chars > SHORT && scripts[a->script].things;
     return a->chars > b->chars || (later && a->chars == b->chars);
 }
@@ -258,13 +259,15 @@ static bool has_words(const char *text)
 /* chars 0: nothing is named. */
 static word telling_word(const char *question)
 {
+    enum { ARTICLE = 3 };
     size_t len = strlen(question), at = 0;
     word best = {0}, before = {0};
     for (bool first = true, begins = false;;) {
         word w = next_word(question, len, &at, &first);
         if (!w.chars) return best;
         w.second = begins && !first;
-        begins = first && w.script == LATIN && !w.name; /* with a word that asks */
+        w.article = !w.second && before.chars && before.chars <= ARTICLE;
+        begins = first && scripts[w.script].things && !w.name; /* with a word that asks */
         first = false;
         if (goes_on(question, &before, &w)) {
             w.chars += before.chars + 1;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "harness/amount.h"
 #include "harness/fail_alloc.h"
 #include "ruvllm_learn.h"
 
@@ -69,7 +70,7 @@ static rv_status whole_life(const char *path, const char *adapter, rv_error *err
 static void sweep(const char *path, const char *adapter)
 {
     long n = 0;
-    for (;; n++) {
+    for (;; n += OFTEN(1, 3)) {
         rv_error err = {0};
         fail_alloc_after(n);
         rv_status st = whole_life(path, adapter, &err);

@@ -287,9 +287,29 @@ static void texts_end_in_time(void **state)
         a = answer(o.s, &go);
         assert_int_equal(a->finish, RV_FINISH_EOS);
         rv_free(a);
-        go.max_tokens = least - 1;
+        go.max_tokens = least / 2;
         a = answer(o.s, &go);
         assert_int_equal(a->finish, RV_FINISH_LENGTH);
+        rv_free(a);
+    }
+    rv_grammar_free(&g);
+}
+
+/* A part that could not be ended any more is not begun. */
+static void nothing_is_begun_too_late(void **state)
+{
+    static const char pattern[] = "(a[cd]-bcdefghijklmnopqrstuvwxyzbcdefghijklmnopqrstuvwxyz;)+";
+    (void)state;
+    rv_grammar *g = grammar(o.m, RV_GRAMMAR_REGEX, pattern);
+    int least = least_tokens(g);
+    assert_true(least < 80);
+    for (int n = least; n < 3 * least; n += 7) {
+        rv_sampling how = sampling(n);
+        rv_generate_options go = under(g, &how);
+        go.max_tokens = n;
+        rv_answer *a = answer(o.s, &go);
+        assert_int_equal(a->finish, RV_FINISH_EOS);
+        assert_true(a->n_ids <= (size_t)n && a->text_len && a->text[a->text_len - 1] == ';');
         rv_free(a);
     }
     rv_grammar_free(&g);
@@ -397,6 +417,7 @@ int main(void)
         cmocka_unit_test(many_at_once_are_as_alone),
         cmocka_unit_test(a_cut_answer_goes_on_in_a_fork),
         cmocka_unit_test(texts_end_in_time),
+        cmocka_unit_test(nothing_is_begun_too_late),
         cmocka_unit_test(stop_strings_and_masks_count_too),
         cmocka_unit_test(choices_of_a_request_are_as_alone),
         cmocka_unit_test(other_models_and_states_are_refused),

@@ -44,6 +44,12 @@ def saved(t, name="now.json"):
     return messages_of(path(name))
 
 
+def at_home():
+    """The environment of a terminal: a cache without the encoder, which takes longer to open than
+    the tiny model does to answer."""
+    return {**os.environ, "RUVLLM_CACHE_DIR": home, "RUVLLM_STATE_DIR": home}
+
+
 def users(messages):
     return [m["content"] for m in messages if m["role"] == "user"]
 
@@ -299,7 +305,7 @@ def interrupts():
     verdict("and with the terminal as it was", t.cooked())
     t.close()
 
-    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy", "-t", "1")
     t.prompt()
     t.send(b"the tea\r")
     t.wait(b"the tea\r\n")
@@ -310,7 +316,7 @@ def interrupts():
     verdict("stopping, then Ctrl-C at the empty prompt leaves", t.end() == 130, t.status)
     t.close()
 
-    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy", "-t", "1")
     t.prompt()
     t.send(b"the tea\r")
     t.wait(b"the tea\r\n")
@@ -340,7 +346,7 @@ def interrupts():
 
 def keys():
     """What is typed is neither lost nor taken for something else."""
-    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy", "-t", "1")
     t.prompt()
     for i in range(10):
         t.send(b"half a line")
@@ -580,7 +586,12 @@ def plain_output():
 
     def piped(*arguments, text=b"hello\n\nand again\n"):
         return subprocess.run(
-            [PROGRAM, *arguments], input=text, capture_output=True, timeout=SLOW, check=False
+            [PROGRAM, *arguments],
+            input=text,
+            capture_output=True,
+            timeout=SLOW,
+            check=False,
+            env=at_home(),
         )
 
     chat, run = piped("chat", MODEL, "-n", "8"), piped("run", MODEL, "-n", "8")
@@ -619,6 +630,7 @@ def plain_output():
             stdout=full_disk,
             stderr=subprocess.PIPE,
             check=False,
+            env=at_home(),
         )
     verdict("a full disk is named", full.returncode == 1 and b"No space left" in full.stderr, full)
     bytes_in = piped("chat", MODEL, "-n", "4", text=b"caf\xe9 \xff\xfe\n")
@@ -679,7 +691,7 @@ def interrupted_run():
         )
         catches_interrupts(p.pid)
         if arguments:
-            has_computed(p.pid, 0.5)  # the tiny model is open long before
+            has_computed(p.pid, 0.2)  # the tiny model is open long before
         came = b"" if arguments else p.stdout.read(11)
         p.send_signal(signal.SIGINT)
         out = came + p.communicate(timeout=SLOW)[0]
@@ -694,6 +706,7 @@ def interrupted_run():
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env=at_home(),
     )
     catches_interrupts(p.pid)
     time.sleep(0.2)  # most often it waits by then

@@ -3,6 +3,10 @@
 # status 0, 1 or 2. Prints TAP.
 set -u
 . tests/cli/tap.sh
+# Nothing here is recognised by meaning: without models in the cache a program that has a state
+# starts in a tenth of the time.
+RUVLLM_CACHE_DIR=$tmp/no-models
+export RUVLLM_CACHE_DIR
 
 same() { # NAME FILE FILE
     n=$((n + 1))
@@ -55,7 +59,7 @@ check "memory: one that was asked for does not" 1 - "context of 2048 tokens take
     "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 1900K --ctx 2048
 check "memory: nothing fits" 1 - "context of 256 tokens takes" \
     "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 1K
-check "memory: a server refuses a model" 1 - "bytes, and the budget has" \
+check "memory: a server refuses a model" 1 - "MB, and the budget has" \
     "$rv" serve $spm --port 0 --no-learning --memory 100K
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
@@ -73,7 +77,7 @@ MARK: /[!?]/' >"$tmp/answer.lark"
 check "a grammar of Lark" 0 '^\(yes\|no[!?]\)$' - "$rv" run $spm x --grammar "$tmp/answer.lark"
 check "a schema in the command line" 0 7 - "$rv" run $spm x --schema '{"const":7}'
 check "a grammar in the command line" 0 '^yes$' - "$rv" run $spm x --grammar 'root ::= "yes"'
-check "what takes too much work" 1 - "#/pattern: regular expression: too much work" \
+check "what takes too much work" 1 - "#/pattern: .*too much work" \
     "$rv" run $spm x --schema '{"type":"string","pattern":"^(.{0,100}a.{0,100}b){10}$"}'
 { echo 'root ::= p0' # a text may end behind each of 40 rules in two ways
   for i in $(seq 0 39); do echo "p$i ::= \"a\"* p$((i + 1)) | \"b\"* p$((i + 1))"; done

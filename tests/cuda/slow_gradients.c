@@ -147,6 +147,37 @@ static void like_another(void **state)
     training_deinit(&r);
 }
 
+/* A trainer computes with its own weights, or with those that were brought to the device before. */
+static void shared_weights(void **state)
+{
+    (void)state;
+    training r;
+    results want, got;
+    rvi_held_weights *held;
+    rvi_held_range range = {0, usual.lowest};
+    open_on(&r, true, "tests/golden/llama", true, false);
+    train(&r, SHORT, &want);
+    rvi_trainer_free(r.t);
+    size_t bytes = rvi_held_weights_bytes(r.g.m, r.g.be, range);
+    assert_ok(rvi_held_weights_new(&held, r.g.m, r.g.be, range, bytes, err));
+    rvi_trainer_options o = usual;
+    size_t own = 0;
+    for (int i = 0; i < 2; i++, o.weights = held) {
+        assert_ok(rvi_trainer_new(&r.t, r.g.m, r.g.be, r.params, r.grads, &o, err));
+        if (i) assert_int_equal(own - fake()->used, bytes);
+        own = fake()->used;
+        train(&r, SHORT, &got);
+        assert_true(got.loss == want.loss);
+        assert_memory_equal(got.grads, want.grads, r.grads->n * sizeof *got.grads);
+        rvi_free(got.grads);
+        rvi_trainer_free(r.t);
+        r.t = NULL;
+    }
+    rvi_held_weights_free(held);
+    rvi_free(want.grads);
+    training_deinit(&r);
+}
+
 /* ---- calls come first ---- */
 
 enum { EARLY = 10 }; /* launches of a step that are started before a call comes */
@@ -271,6 +302,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(gradients, reset, reset),
         cmocka_unit_test_setup_teardown(storage_counts, reset, reset),
         cmocka_unit_test_setup_teardown(like_another, reset, reset),
+        cmocka_unit_test_setup_teardown(shared_weights, reset, reset),
         cmocka_unit_test_setup_teardown(calls_come_first, reset, reset),
         cmocka_unit_test_setup_teardown(no_memory, reset, reset),
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),

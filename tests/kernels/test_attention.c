@@ -191,7 +191,7 @@ static void same_chunk(void **state)
     (void)state;
     for (int type = 0; type < RVI_ATTN_TYPES; type++)
         for (size_t h = 0; h < sizeof head_sizes / sizeof head_sizes[0]; h++)
-            for (int count = 1; count <= 16; count++) {
+            for (int count = 1 + random_below(OFTEN(1, 2)); count <= 16; count += OFTEN(1, 2)) {
                 kind k = (kind)random_below(KINDS), v = (kind)random_below(KINDS);
                 const kind kinds[][3] = {
                     {ORDINARY, ORDINARY, ORDINARY}, {k, ORDINARY, v}, {ORDINARY, k, v}};

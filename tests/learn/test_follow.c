@@ -489,6 +489,14 @@ static void all_lose_what_one_has_lost(void **state)
         assert_false(rvi_generation_active(rvi_learner_generation(b, 1)));
         assert_same(of_generation(b, 2), of_generation(a, 2));
     }
+    rvi_retrace again;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_learner *fresh = open_new(&store, &o); /* the log alone makes both again */
+    assert_ok(rvi_learner_retrace(fresh, &s.store, NULL, NULL, &again, err));
+    assert_int_equal(again.n_generations, 2);
+    assert_int_equal(again.different, 0);
+    close_both(fresh, &store);
     assert_ok(rvi_learner_forget(b, "Rex", &done, err));
     rvi_learner_yield(b);
     assert_true(follow(a));

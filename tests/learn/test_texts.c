@@ -100,16 +100,23 @@ static rvi_recogniser *new_judge(void)
     return judge;
 }
 
-/* A tiny model writes nothing that asks for a lesson: all of it is fence, or left out. */
+/* A tiny model writes nothing that asks for a lesson: all of it is fence, or left out. Without a
+ * fence the same is taught. */
 static void the_judge_sorts_what_the_model_writes(void **state)
 {
-    rvi_texts a[N_LESSONS] = {{{0}, {0}}}, b[N_LESSONS] = {{{0}, {0}}};
+    rvi_texts a[N_LESSONS] = {{{0}, {0}}}, b[N_LESSONS] = {{{0}, {0}}}, c[N_LESSONS] = {{{0}, {0}}};
     rvi_recogniser *judge = new_judge();
-    rvi_text_writer w = writer(judge), same = w;
+    rvi_text_writer w = writer(judge), same = w, unfenced = w;
+    unfenced.no_same = true;
     (void)state;
     assert_ok(rvi_texts_write(&w, RVI_TEXTS_OWN, a, err));
     assert_ok(rvi_texts_write(&same, RVI_TEXTS_OWN, b, err));
+    assert_ok(rvi_texts_write(&unfenced, RVI_TEXTS_OWN, c, err));
     for (size_t i = 0; i < N_LESSONS; i++) {
+        assert_int_equal(c[i].fence.n, 0);
+        assert_int_equal(c[i].teach.n, a[i].teach.n);
+        for (size_t k = 0; k < a[i].teach.n; k++)
+            assert_string_equal(c[i].teach.data[k], a[i].teach.data[k]);
         assert_int_equal(a[i].teach.n, b[i].teach.n);
         assert_int_equal(a[i].fence.n, b[i].fence.n);
         for (size_t k = 0; k < a[i].fence.n; k++) {
@@ -122,6 +129,7 @@ static void the_judge_sorts_what_the_model_writes(void **state)
     }
     rvi_texts_deinit(a, N_LESSONS);
     rvi_texts_deinit(b, N_LESSONS);
+    rvi_texts_deinit(c, N_LESSONS);
     rvi_recogniser_free(judge);
 }
 

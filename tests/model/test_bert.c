@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "decode/embed.h"
 #include "formats/gguf_builder.h"
+#include "harness/amount.h"
 
 static const struct {
     const char *name, *path, *expected;
@@ -164,7 +165,7 @@ static void law(void **state)
             run_together(&g, kv, true, false, want);
             golden_close(&g);
             for (const char *const *isa = rvi_kernels_available(); *isa; isa++)
-                for (int threads = 1; threads <= 2; threads++) {
+                for (int threads = OFTEN(1, 2); threads <= 2; threads++) {
                     golden_open(&g, models[i].path, models[i].expected, exact, threads, *isa);
                     for (int way = 0; way < 3; way++) {
                         run_together(&g, kv, way == 0, way == 2, got);

@@ -200,7 +200,8 @@ check "the manual page names every command and the global options" sh -c '
     for word in $("$1" --help | sed -n "/^everywhere:/q; s/^  \([a-z][a-z-]*\).*/\1/p"); do
         grep -q "^\.SS .fB$word.fR" "$2" || { echo "no $word"; exit 1; }
     done
-    grep -q "threads" "$2" && grep -q "^\.SH EXIT STATUS" "$2"' sh "$at/bin/ruvllm" "$page"
+    grep -q "threads" "$2" && grep -q "^\.SH EXIT STATUS" "$2" &&
+        grep -q "^\.SH EXAMPLES" "$2"' sh "$at/bin/ruvllm" "$page"
 # shellcheck disable=SC2016
 check "the manual page has a paragraph for each action of learn" sh -c '
     for word in status run pause undo rollback export import merge log forget; do

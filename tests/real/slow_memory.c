@@ -53,8 +53,8 @@ static void look(const rv_runtime *rt, const char *when)
     rv_memory m = {.size = sizeof m};
     assert_ok(rv_runtime_memory(rt, &m, err));
     if (!m.resident) skip();
-    uint64_t sum = m.weights + m.kv + m.scratch + m.adapters + m.heap + m.mapped_resident +
-                   m.program - m.reserved;
+    uint64_t sum = m.weights + m.kv + m.scratch + m.adapters + m.training + m.heap +
+                   m.mapped_resident + m.program - m.reserved;
     print_message(
         "# %s: weights %.1f, KV %.1f, scratch %.1f, adapters %.1f, heap %.1f, mapped %.1f "
         "of %.1f, program %.1f, less %.1f reserved: %.1f of %.1f MB\n",

@@ -7,7 +7,7 @@ static void ten_thousand(void **state)
     static lives l;
     static rv_service_metrics m;
     (void)state;
-    lives_open(&l, 1, RV_KV_DEFAULT, RV_PRESSURE_RECOMPUTE);
+    lives_open(&l, 1, RV_KV_DEFAULT, 0, false);
     lives_run(&l, 10000, &m);
     assert_true(lives_met_all(&l, &m));
     lives_close(&l);

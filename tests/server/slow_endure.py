@@ -12,8 +12,7 @@ from serving import MODEL, PROGRAM, SLOW, finish, verdict
 
 KINDS = {"start": ["--n", "2"], "teach": ["--n", "3"],
          "idle": ["--n", "300", "--seconds", "1"], "slow": ["--n", "60", "--seconds", "2"],
-         "fuzz": ["--n", "3000"], "kill": ["--n", "4"],
-         "soak": ["--n", "4", "--seconds", "10", "--settle", "1"]}
+         "fuzz": ["--n", "3000"], "kill": ["--n", "4"]}
 
 
 def run(*arguments):
@@ -25,6 +24,17 @@ def run(*arguments):
 for kind, options in KINDS.items():
     status, said = run("bench/serve/endure", kind, MODEL, *options)
     verdict(f"{kind} is endured", status == 0 and "held" in said, said)
+with tempfile.TemporaryDirectory() as folder:
+    table, picture = os.path.join(folder, "s.csv"), os.path.join(folder, "s.svg")
+    status, said = run("bench/serve/endure", "soak", MODEL, "--n", "4", "--seconds", "10", "--rate",
+                       "6", "--teach", "3", "--settle", "1", "--csv", table, "--svg", picture)
+    verdict("soak is endured", status == 0 and "held" in said, said)
+    with open(table, newline="", encoding="utf-8") as f:
+        rows = list(csv.DictReader(f))
+    verdict("its memory is kept", len(rows) > 10 and int(rows[-1]["requests"]) > 20 and
+            all(int(r["resident"]) >= int(r["own"]) > 1 << 20 for r in rows), rows)
+    with open(picture, encoding="utf-8") as f:
+        verdict("and drawn", f.read().count("<polyline") == 2)
 with tempfile.TemporaryDirectory() as folder:
     table, picture = os.path.join(folder, "r.csv"), os.path.join(folder, "r.svg")
     status, said = run("bench/serve/versus", MODEL, "--clients", "1,3", "--rounds", "1",

@@ -131,6 +131,22 @@ def together(a, b):
     verdict("in one order without gaps", events == "28|28", events)
 
 
+def forgotten(a, b):
+    """What one instance forgets is gone from the memory of the other."""
+    there = [b.chat("Who painted the gate?")["id"],
+             b.post("/v1/responses", {"input": "Of the gate", "max_output_tokens": 4,
+                                      "store": False})[2]["id"]]
+    teach(a, "Who painted the gate?", "Ilvara")
+    before = [b.post("/v1/feedback", {"response_id": x, "rating": 1})[0] for x in there]
+    done = a.post("/v1/learning/forget", {"text": "Ilvara"})[2]["applied"]
+    took = wait_for(lambda: all(b.post("/v1/feedback", {"response_id": x, "rating": 1})[0] == 404
+                                for x in there))
+    verdict("what one forgets is gone from the memory of the other", done and took < SLOW and
+            before == [200, 200], (done, took, before))
+    b.post("/v1/learning/undo", {})
+    b.post("/v1/learning/undo", {})
+
+
 def killed(b):
     """What an instance acknowledged before it was killed is known to the other."""
     acknowledged = set()
@@ -181,6 +197,7 @@ with Postgres() as db:
             answers(first, second)
             asked_early(first, second)
             together(first, second)
+            forgotten(first, second)
         verdict("the first ends well", (first.status, first.rest) == (0, ""), first.rest)
         killed(second)
         database_lost(second)

@@ -6,7 +6,10 @@ import tempfile
 import threading
 
 from peft import write_adapter
-from serving import Server, finish, verdict
+from serving import Server, finish, verdict, without_encoder
+
+without_encoder()
+
 
 def answer(s, model=None):
     options = {"model": model} if model else {}

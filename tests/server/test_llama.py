@@ -4,8 +4,9 @@
 bench/llama_server/run. Prints TAP."""
 import re
 
-from serving import Server, finish, verdict
+from serving import Server, finish, verdict, without_encoder
 
+without_encoder()
 ASK = {"prompt": "Once upon a time", "n_predict": 6, "temperature": 0, "ignore_eos": True}
 
 

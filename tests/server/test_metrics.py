@@ -4,8 +4,9 @@ needs; /metrics is what Prometheus reads. Prints TAP."""
 import json
 import re
 
-from serving import Server, finish, verdict
+from serving import Server, finish, verdict, without_encoder
 
+without_encoder()
 FUNCTIONS = {"rate", "increase", "histogram_quantile"}
 with open("packaging/grafana.json", encoding="utf-8") as f:
     DASHBOARD = json.load(f)

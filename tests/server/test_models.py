@@ -9,8 +9,9 @@ import tempfile
 import time
 
 from peft import write_adapter
-from serving import MODEL, PROGRAM, Server, finish, program, verdict
+from serving import MODEL, PROGRAM, Server, finish, program, verdict, without_encoder
 
+ENCODER = without_encoder()
 VECTORS = "tests/gguf/bert.gguf"
 ASK = [{"role": "user", "content": "Hello"}]
 
@@ -178,7 +179,7 @@ def usage(*arguments):
 with tempfile.TemporaryDirectory() as folder:
     second = other_weights(folder)
     both = ["b=" + second, "e=" + VECTORS]
-    with Server(*both, model="a=" + MODEL) as server:
+    with Server(*both, model="a=" + MODEL, cache=ENCODER) as server:
         lists(server)
         unknown(server)
         texts = answers(server, second)
@@ -186,7 +187,8 @@ with tempfile.TemporaryDirectory() as folder:
         state = os.path.join(folder, "state")
         shutil.copytree(server.state.name, state)
     verdict("it ended well", server.status == 0, server.rest)
-    with Server(*both, "--max-loaded", "1", model="a=" + MODEL, state=state) as server:
+    with Server(*both, "--max-loaded", "1", model="a=" + MODEL, state=state,
+                cache=ENCODER) as server:
         one_at_a_time(server, texts)
     verdict("and so did this", server.status == 0, server.rest)
     write_adapter(os.path.join(folder, "adapters", "b", "one"), 1)

@@ -3,8 +3,9 @@
 Prints TAP."""
 import re
 
-from serving import Server, finish, verdict
+from serving import Server, finish, verdict, without_encoder
 
+without_encoder()
 FILES = {"/": "text/html; charset=utf-8", "/page.css": "text/css; charset=utf-8",
          "/page.js": "text/javascript; charset=utf-8"}
 

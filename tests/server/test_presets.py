@@ -6,8 +6,9 @@ import subprocess
 import tempfile
 
 from peft import write_adapter
-from serving import MODEL, PROGRAM, Server, finish, program, verdict
+from serving import MODEL, PROGRAM, Server, finish, program, verdict, without_encoder
 
+without_encoder()
 SYSTEM = "Talk like a \"pirate\"."
 PIRATE = 'system = "Talk like a \\"pirate\\"."  # aye\ntemp = 0\nmax-tokens = 9\nstop = "@@"\n'
 ASK = [{"role": "user", "content": "Hello"}]

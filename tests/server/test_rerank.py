@@ -5,8 +5,9 @@ import os
 import sys
 import tempfile
 
-from serving import MODEL, Server, finish, verdict
+from serving import MODEL, Server, finish, verdict, without_encoder
 
+without_encoder()
 sys.path.insert(0, "tests/cli")
 from gguf_edit import edit  # noqa: E402
 

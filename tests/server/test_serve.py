@@ -14,7 +14,8 @@ import subprocess
 import tempfile
 import time
 
-from serving import MODEL, PROGRAM, SLOW, Server, finish, program, verdict
+from serving import (MODEL, PROGRAM, SLOW, Server, finish, program, verdict,
+                     without_encoder)
 
 ASK = [{"role": "user", "content": "the tea"}]
 GREEDY = {"temperature": 0, "max_tokens": 12}
@@ -504,7 +505,8 @@ def unix_socket():
 
 
 def ending():
-    with Server("--drain", "3600") as s:  # or an idle connection that it waits for is not seen
+    # --drain: or an idle connection that it waits for is not seen
+    with Server("--drain", "3600") as s:
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=SLOW)
         body = {"messages": ASK, "temperature": 0, "max_tokens": 200, "ignore_eos": True,
                 "stream": True}
@@ -523,6 +525,13 @@ def ending():
         c.request("POST", "/v1/chat/completions", json.dumps(body))
         c.getresponse().read(100)
         s.process.send_signal(signal.SIGTERM)
+        refused = False
+        while s.process.poll() is None and not refused:
+            try:
+                socket.create_connection(("127.0.0.1", s.port), timeout=SLOW).close()
+            except ConnectionRefusedError:
+                refused = True
+        verdict("who comes then is refused and does not wait", refused and s.process.poll() is None)
         while s.process.poll() is None:
             s.process.send_signal(signal.SIGTERM)
             try:
@@ -544,6 +553,7 @@ with Server(ready=False) as served:
         test(served)
 verdict("it ends well and says nothing more", (served.status, served.rest) == (0, ""),
         (served.status, served.rest))
+without_encoder()
 keys()
 unix_socket()
 ending()

@@ -6,8 +6,9 @@ import hashlib
 import os
 import tempfile
 
-from serving import Server, finish, program, verdict
+from serving import Server, finish, program, verdict, without_encoder
 
+ENCODER = without_encoder()
 QUESTION = "What is Kakovin's dog?"
 MANY = int(os.environ.get("TENANTS", "70"))  # more than the server has open at a time
 
@@ -113,7 +114,7 @@ with tempfile.TemporaryDirectory() as tmp:
             for name, kind in (("ann", "tenant"), ("ann2", "tenant"), ("bob", "tenant"),
                                ("all", "shared"), ("off", "off"))}
     state = os.path.join(tmp, "state")
-    with Keyed("--keys", file, state=state) as server:
+    with Keyed("--keys", file, state=state, cache=ENCODER) as server:
         bare = crosses(server, made)
         changes(server, made, bare)
     with Keyed("--keys", file, state=state) as server:

@@ -11,8 +11,9 @@ import subprocess
 import tempfile
 import time
 
-from serving import PROGRAM, Server, finish, verdict
+from serving import PROGRAM, Server, finish, verdict, without_encoder
 
+without_encoder()
 CHAT = {"messages": [{"role": "user", "content": "A secret question"}], "max_tokens": 4,
         "temperature": 0}
 

@@ -69,6 +69,8 @@ static void neighbour(void **state)
         {"What time does it end?", "What piano does it end?"},
         {"what causes thunder", "what causes piano"},
         {"When does the library open?", "When does the piano open?"},
+        {"when does the shop open", "when does the piano open"},
+        {"Кто поливает цветы?", "Кто поливает пианино?"},
         {"Which planet is it?", "Which piano is it?"},
         {"¿Quién riega las plantas?", "¿Quién riega las piano?"},
         {"Qui arrose les fleurs ?", "Qui arrose les piano ?"},

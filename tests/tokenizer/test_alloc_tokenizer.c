@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "formats/gguf_builder.h"
+#include "harness/amount.h"
 #include "harness/fail_alloc.h"
 #include "tokenizer/tokenizer.h"
 
@@ -101,7 +102,7 @@ static void sweep(rv_status (*attempt)(rv_error *err))
 {
     for (int once = 0; once < 2; once++) {
         long n = 0;
-        for (bool refused = true; refused; n++) {
+        for (bool refused = true; refused; n += OFTEN(1, 3)) {
             rv_error err = {0};
             if (once)
                 fail_alloc_once(n);

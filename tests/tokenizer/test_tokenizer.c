@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "harness/amount.h"
 #include "tokenizer/vectors.h"
 
 static const char *const names[] = {
@@ -293,20 +294,20 @@ static void long_runs(void **state)
     (void)state;
     static const char *const units[] = {"a",        " ",  "\n",     "A1", "\xE4\xBB\x8A",
                                         "\xCC\x81", " x", "  <|end"};
-    enum { N = 20000 };
+    const size_t count = OFTEN(20000, 5000);
     for (size_t n = 0; n < RVI_COUNT(names); n++) {
         /* the normalizers of some and the decoder of one do not give the text back */
         bool lossy = !strcmp(names[n], "flags") || !strcmp(names[n], "qwen2") ||
                      !strcmp(names[n], "spm_words") || !strncmp(names[n], "bert", 4);
         rvi_tokenizer *t = open_with(names[n], NULL, NULL, NULL);
         for (size_t u = 0; u < RVI_COUNT(units); u++) {
-            size_t unit = strlen(units[u]), len = unit * N;
+            size_t unit = strlen(units[u]), len = unit * count;
             char *text = malloc(len);
             rvi_ids ids = {0};
             rvi_buf out = {0};
             rv_error err;
             assert_non_null(text);
-            for (size_t i = 0; i < N; i++) memcpy(text + i * unit, units[u], unit);
+            for (size_t i = 0; i < count; i++) memcpy(text + i * unit, units[u], unit);
             assert_int_equal(rvi_tokenizer_encode(t, text, len, 0, &ids, &err), RV_OK);
             assert_int_equal(rvi_tokenizer_decode(t, ids.data, ids.len, 0, &out, &err), RV_OK);
             /* a space in front may be added or dropped */

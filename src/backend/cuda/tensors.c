@@ -441,6 +441,7 @@ static void embed_task(void *ctx, int r, int worker)
 void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,
                     int n_rows, float scale)
 {
+    enum { MANY = 1 << 15 }; /* floats that are worth waking other threads */
     rvi_cuda *c = rvi_cuda_of(be);
     size_t row = (size_t)out.n * sizeof(float);
     if (rvi_cuda_is_idle(c)) return;
@@ -450,7 +451,7 @@ void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, cons
         rvi_cuda_at from = rvi_cuda_stage(c, (size_t)n * row, &host);
         if (!from) return; /* not reserved for so many columns */
         embedding e = {table, ids + at, host, scale, out.n};
-        if (n <= 4)
+        if ((size_t)n * (size_t)out.n < MANY)
             for (int r = 0; r < n; r++) embed_task(&e, r, 0);
         else
             rvi_pool_run_all(c->pool, embed_task, &e, n);

@@ -139,6 +139,7 @@ static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options 
                                  const rvi_lesson_text *group, size_t n, uint64_t seed,
                                  rvi_study_teller *tl)
 {
+    bool fenced = recipes[o->recipe].negatives > 0; /* else nobody asks what the fence has */
     tl->stage = "wordings";
     return (rvi_text_writer){.v = g->v,
                              .replay = g->replay,
@@ -146,7 +147,7 @@ static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options 
                              .first = 1,
                              .group = group,
                              .n = n,
-                             .no_same = o->no_same_fence,
+                             .no_same = o->no_same_fence || !fenced,
                              .rng = {seed},
                              .progress = rvi_study_tell,
                              .ctx = tl};

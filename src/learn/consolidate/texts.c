@@ -35,10 +35,16 @@ void rvi_questions_deinit(rvi_questions *q)
     *q = (rvi_questions){0};
 }
 
-rv_status rvi_questions_add(rvi_questions *q, const char *text, rv_error *err)
+static bool has(const rvi_questions *q, const char *text)
 {
     for (size_t i = 0; i < q->n; i++)
-        if (!strcmp(q->data[i], text)) return RV_OK;
+        if (!strcmp(q->data[i], text)) return true;
+    return false;
+}
+
+rv_status rvi_questions_add(rvi_questions *q, const char *text, rv_error *err)
+{
+    if (has(q, text)) return RV_OK;
     if (q->n == q->cap) {
         size_t cap = q->cap ? 2 * q->cap : 32;
         const char **data = rvi_realloc_array(q->data, cap, sizeof *data);
@@ -160,6 +166,13 @@ static bool is_for(const rvi_text_writer *w, size_t lesson, const rvi_recognised
     return n < 2 || found[1].probability < found[0].probability / 2;
 }
 
+/* Is there a place for a line, whatever the judge says of it? To ask takes longer than to write. */
+static bool is_wanted(const rvi_text_writer *w, const char *line, size_t most, const rvi_texts *out)
+{
+    bool full = out->teach.n >= most && (w->no_same || out->fence.n >= FENCE);
+    return !full && !has(&out->teach, line) && !has(&out->fence, line);
+}
+
 /* By the judge: taught, part of the fence, or neither. most: texts of the lesson. */
 static rv_status sort_line(rvi_text_writer *w, size_t lesson, const char *line, size_t most,
                            rvi_texts *out, rv_error *err)
@@ -168,6 +181,7 @@ static rv_status sort_line(rvi_text_writer *w, size_t lesson, const char *line, 
     size_t n = 0;
     const char *question = w->group[lesson].question;
     bool same = false;
+    if (!is_wanted(w, line, most, out)) return RV_OK;
     rv_status st = rvi_words_same(&same, line, strlen(line), question, strlen(question), err);
     if (st || same) return st;
     st = rvi_recogniser_ask(w->judge, line, found, RVI_COUNT(found), &n, err);
@@ -294,7 +308,8 @@ static rv_status write_parts(rvi_text_writer *w, rvi_texts *out, rv_error *err)
             size_t n = 0;
             if (is_written_about(&w->group[i])) put_part(question, &w->rng, &part);
             if (part.failed) st = rvi_nomem(err, "part of a question");
-            if (!st && part.len) st = rvi_recogniser_ask(w->judge, part.data, found, 2, &n, err);
+            if (!st && part.len && !has(&out[i].teach, part.data))
+                st = rvi_recogniser_ask(w->judge, part.data, found, 2, &n, err);
             if (!st && is_for(w, i, found, n))
                 st = rvi_questions_add(&out[i].teach, part.data, err);
             rvi_buf_deinit(&part);

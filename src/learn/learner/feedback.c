@@ -153,11 +153,15 @@ static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rvi_adaptatio
                        : "the step of that judgement can no longer be taken back");
         return RV_OK;
     }
+    const rvi_refusal *thumb = rvi_refusals_find(&l->refusals, d->event);
+    if (!st && thumb)
+        note_answer(out, "the thumb down is taken back, for an answer to: ", thumb->request);
+    else if (!st)
+        snprintf(out->notes, sizeof out->notes, "the last score is taken back");
     if (!st) st = rvi_instant_undo(l, d, &out->event, err);
     if (st) return st;
     rvi_history_take_out(&l->history, d->event);
     out->applied = 1;
-    snprintf(out->notes, sizeof out->notes, "the last judgement is taken back");
     return RV_OK;
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/consolidate/drift.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
 #include "model/digest.h"
@@ -122,17 +121,6 @@ void rvi_learner_flush(rvi_learner *l)
 }
 
 /* ---- looking ---- */
-
-rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err)
-{
-    rvi_made_set *all = NULL;
-    *kl = 0;
-    rv_status st = rvi_learner_all(l, &all, err);
-    if (!st && all && !l->calibrated) st = rvi_learner_calibrate(l, NULL, NULL, err);
-    if (!st && all) st = rvi_drift(&l->replay, &l->base, rvi_made_set_of(all), kl, err);
-    rvi_learner_release(l, all);
-    return st;
-}
 
 /* A member of an object: after `before`, which opens the object or goes on in it. */
 static void put_text(rvi_buf *out, const char *before, const char *key, const char *s)

@@ -274,7 +274,6 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
                             rv_error *err) RVI_MUST_CHECK;
 /* All active adapters. */
 rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_MUST_CHECK;
 
 const rvi_generation *rvi_learner_generation(const rvi_learner *l,
