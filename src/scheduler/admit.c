@@ -298,7 +298,7 @@ static bool evict(rvi_scheduler *s)
     if (!longest) return false;
     rvi_session *own = longest->s;
     rvi_job_keep(s, longest, false); /* another request may be about the whole text */
-    rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)(own->seq.len - SINK - most));
+    rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)RVI_MAX(own->seq.len - SINK - most, 0));
     rvi_answer_cut(own, SINK, most);
     longest->n_evicted += most;
     own->allowed = RVI_MIN(own->allowed, 1);

@@ -11,6 +11,7 @@
 #define NEW_SHARE (1.0 / 4)
 #define EACH      2.2 /* and where there are many rows, each as dearly as so many of a few */
 #define MOST_NEW  2   /* times the average that one measurement counts for at most */
+#define MOST      4.0 /* times what the tokens take that a step may, if it reads; */
 
 enum {
     BETWEEN = 3,    /* steps of tokens alone for each stream, before rows come many at a time */
@@ -67,22 +68,23 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
 }
 
 /* A step that reads takes as long as its tokens alone would, and then some: at the target it reads
- * well while the tokens take a small part of it. */
-static double with_reading(double plain, double target)
+ * well while the tokens take a small part of it. waiting: the part of all requests that wait for
+ * their first token, who gain what the others lose. */
+static double with_reading(double plain, double target, double waiting)
 {
-    const double least = 2.5, most = 4, near = 1 / least, far = 0.6;
-    double part = (plain / target - near) / (far - near);
-    return RVI_MAX(target, (least + (most - least) * RVI_MIN(RVI_MAX(part, 0), 1)) * plain);
+    const double least = 2.5, near = 1 / least, far = 0.6;
+    double part = RVI_MIN(RVI_MAX((plain / target - near) / (far - near), 0), 1);
+    return RVI_MAX(target, (least + (MOST * (1 + waiting) - least) * part) * plain);
 }
 
-double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double target)
+double rvi_pace_target(const rvi_pace *p, int n_tokens, int n_reading, double usual, double target)
 {
-    const double most = 4;
-    if (!n_tokens) return most * RVI_MAX(target, p->plain);
-    if (p->plain <= 0) return RVI_MIN(with_reading(usual, target), most * target);
+    double waiting = n_reading > 0 ? (double)n_reading / (n_reading + n_tokens) : 0;
+    if (!n_tokens) return RVI_MAX(MOST * target, with_reading(p->plain, target, waiting));
+    if (p->plain <= 0) return RVI_MIN(with_reading(usual, target, waiting), MOST * target);
     bool were_more = n_tokens <= p->n_tokens;
     double plain = were_more && usual > 0 ? RVI_MIN(p->plain, usual) : RVI_MAX(p->plain, usual);
-    return with_reading(plain, target);
+    return with_reading(plain, target, waiting);
 }
 
 int rvi_pace_share(const rvi_pace *p, int n_others, double n_rows, double most)

@@ -26,13 +26,14 @@ typedef struct rvi_pace {
 
 /* A step of n_rows, n_tokens of them of streams and n_given of long prompts, took so long. */
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds);
-/* Seconds that a step with n_tokens tokens of streams and rows of prompts may take: the target.
- * Where the tokens alone take more than two fifths of it, that would leave prompts too little: most
- * of each step would go into what it takes anyway, prompts would wait for long, and streams would
- * share few steps. So it grows, up to four times as long as the tokens take where these take three
- * fifths of the target or more. 0 tokens: nobody waits for the step, which may take four times the
- * target. usual: what a step of the tokens is thought to take; 0: not known. */
-double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double target);
+/* Seconds that a step with n_tokens tokens of streams and rows of n_reading prompts may take: the
+ * target. Where the tokens alone take more than two fifths of it, that would leave prompts too
+ * little: most of each step would go into what it takes anyway, prompts would wait for long, and
+ * streams would share few steps. So it grows, where the tokens take three fifths of the target or
+ * more to four times as long as they take, and up to eight times where most requests wait to be
+ * read. 0 tokens: nobody waits for the step, which may take four times the target at least. usual:
+ * what a step of the tokens is thought to take; 0: not known. */
+double rvi_pace_target(const rvi_pace *p, int n_tokens, int n_reading, double usual, double target);
 /* How many rows of p->n_long prompts may go with n_tokens > 0 in the next step, which is to take
  * `target` seconds at most. 0: none do this time, for the step is to be measured, which is so where
  * too little is known and now and then, or because the streams would wait too often. */

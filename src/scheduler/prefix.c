@@ -176,9 +176,10 @@ int rvi_prefix_find(rvi_prefix *p, const rvi_prefix_space *space, const int32_t 
     return len;
 }
 
-/* The node has another page from now on. */
+/* The node has another page from now on; or the same, of which more tokens are known. */
 static void replace_page(rvi_prefix *p, node *x, int32_t page)
 {
+    if (x->page == page) return; /* it would be kept no more */
     rvi_pages_keep(p->pool, page);
     rvi_pages_unkeep(p->pool, x->page);
     x->page = page;

@@ -135,9 +135,9 @@ int rvi_rows_choose(rvi_scheduler *s)
         n_reading += j->wants > 0;
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
+    double usual = rvi_budget_seconds(&s->e->budget, RVI_MAX(n_tokens, 1));
     double seconds =
-        rvi_pace_target(&s->pace, n_tokens, rvi_budget_seconds(&s->e->budget, RVI_MAX(n_tokens, 1)),
-                        s->o.token_seconds / s->n_sharing);
+        rvi_pace_target(&s->pace, n_tokens, n_reading, usual, s->o.token_seconds / s->n_sharing);
     if (n_tokens) waiting -= hold_back(s, n_tokens, n_reading, seconds);
     if (!waiting) return n_tokens;
     if (s->pace.alone) return n_tokens + give_prompts(s, waiting); /* as many as were planned */

@@ -94,6 +94,27 @@ static void sharing_is_exact_to_the_token(void **state)
     tear_down();
 }
 
+/* Two that share a page in part, and write nothing to it, leave it to the tree one after the other,
+ * each with what it knows of it: it is one page, which nobody holds in the end. */
+static void one_page_in_two_lengths(void **state)
+{
+    static const rvi_prefix_space space = {.salt = 1};
+    int32_t ids[20], pages[1];
+    (void)state;
+    set_up(4);
+    for (int i = 0; i < 20; i++) ids[i] = i;
+    rvi_seq s = seq_of(20);
+    rvi_prefix_insert(tree, &space, ids, 15, s.pages);
+    rvi_prefix_insert(tree, &space, ids, 20, s.pages);
+    assert_int_equal(rvi_prefix_find(tree, &space, ids, 20, pages), 20);
+    rvi_seq_deinit(&s);
+    assert_int_equal(rvi_pages_held(pool), 0);
+    assert_int_equal(rvi_pages_idle(pool), 1);
+    assert_int_equal(rvi_prefix_evict(tree, 1), 1);
+    assert_int_equal(rvi_pages_idle(pool), 0);
+    tear_down();
+}
+
 static void gives_up_the_oldest_leaf(void **state)
 {
     static const rvi_prefix_space space = {0};
@@ -221,7 +242,8 @@ static void random_lives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sharing_is_exact_to_the_token), cmocka_unit_test(gives_up_the_oldest_leaf),
+        cmocka_unit_test(sharing_is_exact_to_the_token), cmocka_unit_test(one_page_in_two_lengths),
+        cmocka_unit_test(gives_up_the_oldest_leaf),
         cmocka_unit_test(finds_what_a_list_finds), cmocka_unit_test(random_lives)};
     return cmocka_run_group_tests_name("prefix", tests, NULL, NULL);
 }
