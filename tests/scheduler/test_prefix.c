@@ -243,7 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sharing_is_exact_to_the_token), cmocka_unit_test(one_page_in_two_lengths),
-        cmocka_unit_test(gives_up_the_oldest_leaf),
-        cmocka_unit_test(finds_what_a_list_finds), cmocka_unit_test(random_lives)};
+        cmocka_unit_test(gives_up_the_oldest_leaf), cmocka_unit_test(finds_what_a_list_finds),
+        cmocka_unit_test(random_lives)};
     return cmocka_run_group_tests_name("prefix", tests, NULL, NULL);
 }
