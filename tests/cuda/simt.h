@@ -59,6 +59,17 @@ template <typename T> static inline T __ldg(const T *p)
     if ((uintptr_t)p % sizeof(T)) __builtin_trap(); /* a device would stop here too */
     return *p;
 }
+template <typename T> static inline T __ldcg(const T *p)
+{
+    return __ldg(p);
+}
+static inline int atomicAdd(int *at, int n) /* blocks run one after the other */
+{
+    return (*at += n) - n;
+}
+static inline void __threadfence(void)
+{
+}
 static inline float __int_as_float(int32_t i)
 {
     float f;
@@ -117,6 +128,31 @@ static inline void copy16(uint8_t *to, const uint8_t *from)
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) __builtin_trap();
     memcpy(to, from, 16);
 }
+template <int BYTES> static inline void load_bytes(void *to, const uint8_t *from)
+{
+    if ((uintptr_t)from % BYTES) __builtin_trap();
+    memcpy(to, from, BYTES);
+}
+static inline uint32_t load_once(const uint8_t *p)
+{
+    uint32_t v;
+    load_bytes<4>(&v, p);
+    return v;
+}
+static inline uint32_t load_half(const uint8_t *p)
+{
+    uint16_t v;
+    load_bytes<2>(&v, p);
+    return v;
+}
+static inline void load_once2(uint32_t *to, const uint8_t *p)
+{
+    load_bytes<8>(to, p);
+}
+static inline void load_once4(uint32_t *to, const uint8_t *p)
+{
+    load_bytes<16>(to, p);
+}
 static inline void __syncwarp(void)
 {
     simt_from(0, 0);
@@ -166,6 +202,10 @@ static inline void fetch(const void *)
 static inline float __uint_as_float(uint32_t u)
 {
     return __int_as_float((int32_t)u);
+}
+static inline float rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
 }
 static inline float normcdff(float x)
 {

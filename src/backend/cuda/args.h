@@ -54,7 +54,10 @@ typedef struct rvi_cuda_product_args {
     int32_t n_rows, n_parts, finish;
     int32_t segments, tiles; /* of the units of a row, see products.cuh; of 16 outputs */
     int32_t ring, slot_bytes,
-        together; /* few rows: blocks on their way for a warp; tiles at once */
+        together;                      /* few rows: blocks on their way for a warp; tiles at once */
+    int32_t aside;                     /* gated: the two parts of a tile by warps of their own */
+    float over;                        /* 1 / x.n */
+    int32_t first_blocks, first_tiles; /* product_row: of the first of two types */
     int32_t zero;
     rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
 } rvi_cuda_product_args;
@@ -89,6 +92,10 @@ typedef struct rvi_cuda_attention_args {
     rvi_cuda_at runs;  /* attention_tiles: {first row, rows} of neighbours in a sequence */
     int32_t n_heads, window, n_parts, n_splits; /* tiles of a run */
     float scale, soft_cap;
+    /* attention_row: */
+    rvi_cuda_cols angles, k, v; /* turns: of the rows, which then have no key in their pages yet */
+    rvi_cuda_at arrivals;       /* an int32_t, 0, for each row and head of keys; 0: parts stay */
+    int32_t turns, interleaved, early, zero;
 } rvi_cuda_attention_args;
 
 typedef struct rvi_cuda_pair_args { /* out = x (op) y */
@@ -104,7 +111,8 @@ typedef struct rvi_cuda_best_args {
 
 typedef struct rvi_cuda_gather_args {
     rvi_cuda_cols out, x;
-    rvi_cuda_at from;
+    rvi_cuda_at from;  /* the rows' numbers; 0: there is one, */
+    int32_t row, zero; /* this */
 } rvi_cuda_gather_args;
 
 typedef struct rvi_cuda_lora_args {
@@ -121,26 +129,28 @@ enum {
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
     RVI_CUDA_ATTENTION = 128,
     RVI_CUDA_BEST = 1024,
-    RVI_CUDA_ROW_CHUNKS = 2,     /* of keys, a warp each, of a block of attention_row */
-    RVI_CUDA_MAX_HEAD = 512,     /* head size */
-    RVI_CUDA_QUERY_HEADS = 4,    /* that a block of rope_kv turns */
-    RVI_CUDA_UNIT = 32,          /* weights that a lane decodes at a time */
-    RVI_CUDA_PANEL = 8,          /* outputs */
-    RVI_CUDA_SEGMENTS = 8,       /* of the units of a row at most, see products.cuh */
-    RVI_CUDA_RING = 8,           /* blocks of weights on their way at most, for few rows */
-    RVI_CUDA_SHARED = 208 << 10, /* dynamic shared memory of these kernels at most */
-    RVI_CUDA_TILE_STAGES = 5,    /* of activations, */
-    RVI_CUDA_TILE_SLOTS = 3,     /* and blocks of weights on their way */
-    RVI_CUDA_TILE = 128,         /* outputs of a block of product_tiles */
-    RVI_CUDA_TILE_LINE = 132,    /* floats from row to row of its results in shared memory */
-    RVI_CUDA_KEYS = 64,          /* of a chunk */
-    RVI_CUDA_QUERIES = 64,       /* heads of rows that a block takes together */
+    RVI_CUDA_MAX_HEAD = 512,      /* head size */
+    RVI_CUDA_QUERY_HEADS = 4,     /* that a block of rope_kv turns */
+    RVI_CUDA_UNIT = 32,           /* weights that a lane decodes at a time */
+    RVI_CUDA_PANEL = 8,           /* outputs */
+    RVI_CUDA_SEGMENTS = 8,        /* of the units of a row at most, see products.cuh */
+    RVI_CUDA_RING = 8,            /* blocks of weights on their way at most, for few rows */
+    RVI_CUDA_SHARED = 208 << 10,  /* dynamic shared memory of these kernels at most */
+    RVI_CUDA_LONGEST = 128 << 10, /* bytes of the only row, in f16, that its kernels take */
+    RVI_CUDA_TILE_STAGES = 5,     /* of activations, */
+    RVI_CUDA_TILE_SLOTS = 3,      /* and blocks of weights on their way */
+    RVI_CUDA_TILE = 128,          /* outputs of a block of product_tiles */
+    RVI_CUDA_TILE_LINE = 132,     /* floats from row to row of its results in shared memory */
+    RVI_CUDA_KEYS = 64,           /* of a chunk */
+    RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
     RVI_CUDA_KEY_SHARED = 65536,
     RVI_CUDA_ROW_QUERIES = 16,   /* heads that share keys, of attention_row at most */
     RVI_CUDA_PART_MORE = 4,      /* floats behind a part's values: parts begin at multiples of 16 */
-    RVI_CUDA_JOINED = 256,       /* parts that are merged at a time, */
-    RVI_CUDA_JOIN_ELEMENTS = 32, /* and elements of each */
-    RVI_CUDA_ROW_SHARED = RVI_CUDA_ROW_CHUNKS * 32768 + RVI_CUDA_ROW_QUERIES * 256,
+    RVI_CUDA_JOINED = 512,       /* parts that are merged at a time, */
+    RVI_CUDA_JOIN_ELEMENTS = 16, /* and elements of each */
+    RVI_CUDA_ROW_SHARED = 32768,
+    RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
+    RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */
 };
 
 #endif

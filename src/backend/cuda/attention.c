@@ -11,14 +11,15 @@ _Static_assert((int)RVI_PAGE_TOKENS == (int)RVI_CUDA_PAGE, "a page is a page");
 struct rvi_kv_store {
     rvi_kv_spec spec;
     rvi_attn_type type;
-    rvi_cuda_at data, parts;
+    rvi_cuda_at data, parts, arrivals;
     size_t page_bytes, k_bytes, v_bytes, padded;
 };
 
 size_t rvi_cuda_parts_bytes(int head_size)
 {
     return RVI_CUDA_PARTS * (rvi_attn_padded((size_t)head_size) + RVI_CUDA_PART_MORE) *
-           sizeof(float);
+               sizeof(float) +
+           RVI_CUDA_ARRIVALS * sizeof(int32_t);
 }
 
 rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
@@ -51,6 +52,14 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
     if (!st)
         st = rvi_cuda_alloc(c, &kv->parts, rvi_cuda_parts_bytes(spec->head_size),
                             "attention scratch", err);
+    kv->arrivals =
+        kv->parts + rvi_cuda_parts_bytes(spec->head_size) - RVI_CUDA_ARRIVALS * sizeof(int32_t);
+    rvi_cu_result r =
+        st ? 0 : c->cu.fill(kv->arrivals, 0, RVI_CUDA_ARRIVALS * sizeof(int32_t), c->stream);
+    if (r) {
+        rvi_cuda_release(c, kv->parts);
+        st = rvi_cu_error(&c->cu, r, "clearing attention scratch", err);
+    }
     if (st) {
         rvi_cuda_release(c, kv->data);
         rvi_free(kv);
@@ -294,15 +303,37 @@ static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_att
            a->n_heads / kv->spec.n_kv_heads <= RVI_CUDA_QUERIES;
 }
 
-/* No row has a neighbour, and all their chunks have a block. */
-static void by_rows(rvi_cuda *c, rvi_cuda_attention_args *args, int n_rows)
+/* Where the last command turns the only row's query and key and writes them, attention does it. */
+static void take_rope(rvi_cuda *c, rvi_cuda_attention_args *args)
 {
-    enum { CHUNKS = RVI_CUDA_ROW_CHUNKS };
-    rvi_cuda_command *k =
-        rvi_cuda_add(c, RVI_CUDA_attention_row,
-                     (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows,
-                                  (uint32_t)(RVI_MAX(args->n_parts, 1) + CHUNKS - 1) / CHUNKS},
-                     CHUNKS * 32, args, sizeof *args);
+    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_rope_kv_args rope;
+    if (!last || last->kernel != RVI_CUDA_rope_kv || last->grid[0] != 1) return;
+    memcpy(&rope, last->args, sizeof rope);
+    int queries = args->n_heads * args->kv.head_size;
+    if (rope.x.at != args->q.at || memcmp(&rope.kv, &args->kv, sizeof rope.kv) ||
+        rope.x.n != queries + args->kv.n_kv_heads * args->kv.head_size)
+        return;
+    args->angles = rope.angles;
+    args->k = rope.x;
+    args->k.at += (rvi_cuda_at)queries * sizeof(float);
+    args->v = rope.v;
+    args->interleaved = rope.interleaved;
+    args->turns = 1;
+    args->early = c->n_placed == 1; /* the list has one step: older keys are there */
+    c->n_commands--;
+}
+
+/* No row has a neighbour, and all their chunks have a block. */
+static void by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args *args, int n_rows)
+{
+    if (n_rows == 1) take_rope(c, args);
+    if (args->n_parts <= RVI_CUDA_JOINED_HERE && n_rows * args->kv.n_kv_heads <= RVI_CUDA_ARRIVALS)
+        args->arrivals = kv->arrivals;
+    rvi_cuda_command *k = rvi_cuda_add(c, RVI_CUDA_attention_row,
+                                       (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows,
+                                                    (uint32_t)RVI_MAX(args->n_parts, 1)},
+                                       RVI_CUDA_ATTENTION, args, sizeof *args);
     if (k) k->shared = RVI_CUDA_ROW_SHARED;
 }
 
@@ -342,7 +373,7 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         uint32_t grid[] = {(uint32_t)a->n_heads, (uint32_t)n, (uint32_t)RVI_MAX(args.n_parts, 1)};
         if (tiles && all && p->longest == 1 &&
             a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES)
-            by_rows(c, &args, n);
+            by_rows(c, kv, &args, n);
         else if (tiles)
             by_tiles(c, &args, p);
         else
@@ -350,7 +381,7 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         grid[2] = tiles ? (uint32_t)(kv->spec.head_size + RVI_CUDA_JOIN_ELEMENTS - 1) /
                               RVI_CUDA_JOIN_ELEMENTS
                         : 1;
-        if (args.n_parts)
+        if (args.n_parts && !args.arrivals)
             rvi_cuda_add(c, tiles ? RVI_CUDA_attention_join : RVI_CUDA_attention_merge, grid,
                          RVI_CUDA_ATTENTION, &args, sizeof args);
     }

@@ -51,7 +51,7 @@ static __device__ void copy_chunk(const rvi_cuda_attention_args &a, const query_
                                   int thread, int threads)
 {
     int n = a.kv.head_size, first = t.first_seen, last = t.last_seen;
-    if (chunk * KEYS <= last)
+    if (chunk != NO_CHUNK)
         for (int page = 0; page < KEYS / RVI_CUDA_PAGE; page++) {
             int base = chunk * KEYS + page * RVI_CUDA_PAGE;
             bool any = base <= last && base + RVI_CUDA_PAGE > first;
@@ -70,9 +70,9 @@ static __device__ void copy_chunk(const rvi_cuda_attention_args &a, const query_
     copy_commit();
 }
 
-/* Scores become weights. see: first and last key of the lane's two queries. */
+/* Scores become weights. see: first and last key of the lane's two queries, of which there are n. */
 static __device__ __forceinline__ void weigh(const rvi_cuda_attention_args &a, int chunk, const int2 see[2], bool all_seen,
-                                             float s[8][4], float m[2], float l[2])
+                                             int n, float s[8][4], float m[2], float l[2])
 {
     int t = threadIdx.x % 4;
     if (a.soft_cap > 0)
@@ -87,6 +87,7 @@ static __device__ __forceinline__ void weigh(const rvi_cuda_attention_args &a, i
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float top = -INFINITE, sum = 0;
+        if (h >= n) break;
 #pragma unroll
         for (int i = 0; i < 16; i++) top = fmaxf(top, s[i / 2][2 * h + i % 2]);
         top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
@@ -192,7 +193,7 @@ static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args 
 #pragma unroll
     for (int e = 0; e < 8; e++)
         if (e < k) add_scores(q[e], e, shared, s);
-    weigh(a, chunk, two.see, all_seen, s, top, sum);
+    weigh(a, chunk, two.see, all_seen, 2, s, top, sum);
 #pragma unroll
     for (int j = 0; j < 4; j++) weights_at(s, j, p[j]);
 #pragma unroll
@@ -280,64 +281,179 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles(rvi_cuda_attenti
         tiles_attention<false>(a, shared_keys);
 }
 
-/* ---- rows that have no neighbours: a warp has one chunk of a row. Loops are short, because a pass of one row meets
- * every instruction for the first time. ---- */
+/* ---- rows that have no neighbours: a block has one chunk of a row. Its warps have 16 of the keys each, then every
+ * fourth 16 elements of the values. Everything that waits for memory is asked for at once: a pass of one row is latency.
+ * a.turns: queries and key are turned here, and the row's key and value written. a.early: nothing else in the list
+ * writes keys of this layer, so that all older ones can be asked for before the kernels in front have ended. ---- */
 
-/* The A operands of a row's queries: word i of lane l of step e at (4 e + i) * 32 + l. */
-static __device__ void stage_queries(const rvi_cuda_attention_args &a, int row, uint32_t *to)
+enum { QUERY_LINE = (128 + 8) * 2, ROW_PAIRS = 4 }; /* bytes */
+
+/* Two elements of a query or key. */
+struct element_pair {
+    int at, at2;
+    float x, x2;
+};
+
+static __device__ __forceinline__ element_pair pair_of(const rvi_cuda_attention_args &a, int row, const float *x, int p)
 {
-    int n = a.kv.head_size, group = a.n_heads / a.kv.n_kv_heads;
+    int n_pairs = a.turns ? a.angles.n / 2 : 0;
+    if (p >= n_pairs) return {2 * p, 2 * p + 1, x[2 * p], x[2 * p + 1]};
+    int u = a.interleaved ? 2 * p : p, v = u + (a.interleaved ? 1 : n_pairs);
+    float c = row_of(a.angles, row)[p], s = row_of(a.angles, row)[n_pairs + p], left = x[u], right = x[v];
+    return {u, v, fmaf(left, c, -(right * s)), fmaf(right, c, left * s)};
+}
+
+static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_args &a, int row, int group,
+                                                     uint8_t (*to)[QUERY_LINE])
+{
+    uint32_t half = a.kv.head_size / 2, total = group * half;
     float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
-    const float *q = row_of(a.q, row) + blockIdx.x * group * n;
-#pragma unroll 2
-    for (uint32_t w = threadIdx.x; w < n * 8u; w += blockDim.x) {
-        int head = w % 32 / 4 + w / 32 % 2 * 8, e = w / 128 * 16 + w / 64 % 2 * 8 + w % 4 * 2;
-        const float *x = q + min(head, group - 1) * n + e;
-        to[w] = head < group ? to_halves(x[0] * scale, x[1] * scale) : 0;
+    const float *q = row_of(a.q, row) + blockIdx.x * group * a.kv.head_size;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < total; i += ROW_PAIRS * RVI_CUDA_ATTENTION) {
+        element_pair x[ROW_PAIRS];
+#pragma unroll
+        for (int j = 0; j < ROW_PAIRS; j++) {
+            uint32_t at = min(i + j * RVI_CUDA_ATTENTION, total - 1);
+            x[j] = pair_of(a, row, q + at / half * a.kv.head_size, at % half);
+        }
+#pragma unroll
+        for (int j = 0; j < ROW_PAIRS; j++) {
+            uint32_t at = i + j * RVI_CUDA_ATTENTION;
+            if (at >= total) break;
+            ((uint16_t *)to[at / half])[x[j].at] = to_half(x[j].x * scale);
+            ((uint16_t *)to[at / half])[x[j].at2] = to_half(x[j].x2 * scale);
+        }
     }
 }
 
-/* Grid: heads of keys, rows, chunks / ROW_CHUNKS. With parts attention_join follows; without, a row has one chunk. */
-KERNEL __launch_bounds__(RVI_CUDA_ROW_CHUNKS * 32) attention_row(rvi_cuda_attention_args a)
+/* The row's own key and value, to its page and to the chunk in shared memory. */
+static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args &a, int row, int pos, const element_pair &k,
+                                                  float2 v, uint8_t *shared)
+{
+    int p = threadIdx.x, key = pos % KEYS, slot = pos % RVI_CUDA_PAGE;
+    uint8_t *plane = planes(a.kv, row, pos / RVI_CUDA_PAGE, blockIdx.x);
+    uint16_t x = to_half(k.x), x2 = to_half(k.x2);
+    uint32_t two = to_halves(v.x, v.y);
+    ((uint16_t *)plane)[k.at * RVI_CUDA_PAGE + slot] = x;
+    ((uint16_t *)plane)[k.at2 * RVI_CUDA_PAGE + slot] = x2;
+    ((uint32_t *)(plane + a.kv.k_bytes))[(slot * a.kv.padded) / 2 + p] = two;
+    *(uint16_t *)(shared + key_piece(k.at, key / 8) * 16 + key % 8 * 2) = x;
+    *(uint16_t *)(shared + key_piece(k.at2, key / 8) * 16 + key % 8 * 2) = x2;
+    *(uint32_t *)(shared + value_piece(key, p / 4) * 16 + p % 4 * 4) = two;
+}
+
+/* The last block of a head to end merges its parts, as attention_join does. */
+static __device__ __forceinline__ void join_here(const rvi_cuda_attention_args &a, int row, int group, int parts)
+{
+    enum { AHEAD = 4 };
+    __shared__ int last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int *arrived = as<int>(a.arrivals) + row * a.kv.n_kv_heads + blockIdx.x;
+        last = atomicAdd(arrived, 1) == parts - 1;
+        if (last) *arrived = 0;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    uint32_t fours = a.kv.head_size / 4;
+    int size = a.kv.padded + RVI_CUDA_PART_MORE;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < group * fours; i += RVI_CUDA_ATTENTION) {
+        int head = blockIdx.x * group + i / fours, e = i % fours * 4;
+        const float *part = part_at(a, row, head, 0);
+        float m = -INFINITE, l = 0;
+        float4 acc = {};
+#pragma unroll 1
+        for (int at = 0; at < parts; at += AHEAD) {
+            float4 v[AHEAD];
+            float2 x[AHEAD];
+#pragma unroll
+            for (int j = 0; j < AHEAD; j++) {
+                const float *from = part + (size_t)min(at + j, parts - 1) * size;
+                v[j] = __ldcg((const float4 *)(from + e)), x[j] = __ldcg((const float2 *)(from + a.kv.padded));
+            }
+#pragma unroll
+            for (int j = 0; j < AHEAD; j++) {
+                float c, d;
+                if (at + j >= parts) break;
+                merge_factors(&m, &l, x[j].x, x[j].y, &c, &d);
+                acc = {acc.x * c + v[j].x * d, acc.y * c + v[j].y * d, acc.z * c + v[j].z * d, acc.w * c + v[j].w * d};
+            }
+        }
+        float over = 1.0f / l;
+        float *to = row_of(a.out, row) + head * a.kv.head_size + e;
+        to[0] = acc.x * over, to[1] = acc.y * over, to[2] = acc.z * over, to[3] = acc.w * over;
+    }
+}
+
+/* Grid: heads of keys, rows, chunks. With parts and no arrivals attention_join follows; without parts, a row has one
+ * chunk. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_args a)
 {
     DYNAMIC_SHARED(shared_row);
-    begin();
-    int row = blockIdx.y, lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = a.kv.head_size / 16;
-    int group = a.n_heads / a.kv.n_kv_heads;
+    __shared__ __align__(16) uint8_t q[RVI_CUDA_ROW_QUERIES][QUERY_LINE];
+    __shared__ float2 scores[KEYS / 8][2][32];
+    if (!a.early) begin();
+    int row = blockIdx.y, lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    int group = a.n_heads / a.kv.n_kv_heads, k = a.kv.head_size / 16, n = group > 8 ? 2 : 1;
     int2 see[2] = {keys_of(a, row)};
     see[1] = see[0];
-    int first = see[0].x / KEYS, last = see[0].y / KEYS, part = blockIdx.z * RVI_CUDA_ROW_CHUNKS + warp, chunk = first + part;
-    if (first + (int)blockIdx.z * RVI_CUDA_ROW_CHUNKS > last) return;
-    uint32_t *q = (uint32_t *)(shared_row + RVI_CUDA_ROW_CHUNKS * CHUNK_BYTES);
-    uint8_t *shared = shared_row + warp * CHUNK_BYTES;
-    query_tile t = {row, 1, see[0].x, see[0].y};
-#pragma unroll 1
-    for (int i = 0; i < RVI_CUDA_ROW_CHUNKS; i++)
-        copy_chunk(a, t, blockIdx.x, chunk - warp + i, shared_row + i * CHUNK_BYTES, threadIdx.x, blockDim.x);
-    stage_queries(a, row, q);
+    int first = see[0].x / KEYS, last = see[0].y / KEYS, chunk = first + blockIdx.z;
+    if (chunk > last) return;
+    bool writes = a.turns && chunk == last && (int)threadIdx.x < a.kv.head_size / 2;
+    query_tile tile = {row, 1, see[0].x, see[0].y - a.turns};
+    copy_chunk(a, tile, blockIdx.x, chunk, shared_row, threadIdx.x, RVI_CUDA_ATTENTION);
+    if (a.early) begin();
+    element_pair key = {};
+    float2 value = {};
+    if (writes) {
+        const float *v = row_of(a.v, row) + blockIdx.x * a.kv.head_size + 2 * threadIdx.x;
+        key = pair_of(a, row, row_of(a.k, row) + blockIdx.x * a.kv.head_size, threadIdx.x);
+        value = {v[0], v[1]};
+    }
+    stage_queries(a, row, group, q);
     copy_wait<0>();
     __syncthreads();
-    if (chunk > last) return;
-    float s[8][4], m[2], l[2];
-    uint32_t p[4][4];
-#pragma unroll
-    for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0;
-#pragma unroll 1
-    for (int e = 0; e < k; e++) {
-        uint32_t f[4] = {q[e * 128 + lane], q[e * 128 + 32 + lane], q[e * 128 + 64 + lane], q[e * 128 + 96 + lane]};
-        add_scores(f, e, shared, s);
+    if (a.turns && chunk == last) {
+        if (writes) put_newest(a, row, see[0].y, key, value, shared_row);
+        __syncthreads();
     }
-    weigh(a, chunk, see, chunk * KEYS >= see[0].x && chunk * KEYS + KEYS - 1 <= see[0].y, s, m, l);
+    float s[8][4], m[2], l[2];
+#pragma unroll
+    for (int i = 0; i < 8; i++) s[i / 4][i % 4] = 0;
+#pragma unroll 2
+    for (int e = 0; e < k; e++) {
+        uint32_t f[4], b[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            f[i] = i % 2 < n && g + i % 2 * 8 < group ? ((const uint32_t *)q[g + i % 2 * 8])[e * 8 + i / 2 * 4 + t] : 0;
+        load_matrices(b, shared_row + key_piece(e * 16 + lane / 8 % 2 * 8 + lane % 8, warp * 2 + lane / 16) * 16);
+        mma_f16(s[0], f[0], f[1], f[2], f[3], b[0], b[1]);
+        mma_f16(s[1], f[0], f[1], f[2], f[3], b[2], b[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) scores[2 * warp + i / 2][i % 2][lane] = {s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]};
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        float2 x = i % 2 < n ? scores[i / 2][i % 2][lane] : float2{};
+        s[i / 2][i % 2 * 2] = x.x, s[i / 2][i % 2 * 2 + 1] = x.y;
+    }
+    weigh(a, chunk, see, chunk * KEYS >= see[0].x && chunk * KEYS + KEYS - 1 <= see[0].y, n, s, m, l);
+    uint32_t p[4][4];
 #pragma unroll
     for (int j = 0; j < 4; j++) weights_at(s, j, p[j]);
     float *to[2], zero[2] = {}, one[2] = {1.0f, 1.0f}, over[2] = {1.0f, 1.0f};
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int head = blockIdx.x * group + min(lane / 4 + 8 * h, group - 1);
-        to[h] = (a.n_parts ? part_at(a, row, head, part) : row_of(a.out, row) + head * a.kv.head_size) + lane % 4 * 2;
-        if (lane / 4 + 8 * h >= group) continue;
+        int head = blockIdx.x * group + min(g + 8 * h, group - 1);
+        to[h] = (a.n_parts ? part_at(a, row, head, blockIdx.z) : row_of(a.out, row) + head * a.kv.head_size) + t * 2;
+        if (g + 8 * h >= group) continue;
         if (a.n_parts) {
-            if (lane % 4 == 0) to[h][a.kv.padded] = m[h], to[h][a.kv.padded + 1] = l[h];
+            if (t == 0 && warp == 0) to[h][a.kv.padded] = m[h], to[h][a.kv.padded + 1] = l[h];
         } else { /* merged onto nothing */
             float top = -INFINITE, sum = 0;
             merge_factors(&top, &sum, m[h], l[h], &zero[h], &one[h]);
@@ -345,17 +461,18 @@ KERNEL __launch_bounds__(RVI_CUDA_ROW_CHUNKS * 32) attention_row(rvi_cuda_attent
         }
     }
 #pragma unroll 1
-    for (int e = 0; e < k; e++) {
+    for (int e = warp; e < k; e += RVI_CUDA_ATTENTION / 32) {
         float acc[2][4];
-        mix_values(p, e, shared, acc);
+        mix_values(p, e, shared_row, acc);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             int h = i % 4 / 2;
             float v = acc[i / 4][i % 4];
-            if (lane / 4 + 8 * h < group)
+            if (g + 8 * h < group)
                 to[h][e * 16 + i / 4 * 8 + i % 2] = a.n_parts ? v : (0.0f * zero[h] + v * one[h]) * over[h];
         }
     }
+    if (a.n_parts && a.arrivals) join_here(a, row, group, last - first + 1);
 }
 
 /* Merges the parts of a head of a row; a block has JOIN_ELEMENTS of its elements. Parts come into shared memory JOINED at
