@@ -72,7 +72,11 @@ typedef enum rvi_cuda_kernel {
     RVI_CUDA_matmul_##name##_1, RVI_CUDA_matmul_##name##_4,
         RVI_CUDA_TYPES(X)
 #undef X
-            RVI_CUDA_KERNELS
+#define X(name, bits, offset, scales, d_units, has_m) RVI_CUDA_product_row_##name,
+            RVI_CUDA_QUANTS(X)
+#undef X
+                RVI_CUDA_product_row_F16,
+    RVI_CUDA_KERNELS
 } rvi_cuda_kernel;
 
 /* ---- objects ---- */
@@ -146,8 +150,8 @@ typedef struct rvi_cuda {
     rvi_cuda_placed placed[RVI_CUDA_PLACED];
     int n_placed;
 
-    rvi_cuda_graph graphs[RVI_CUDA_GRAPHS];
-    uint64_t seen[RVI_CUDA_SEEN], n_lists; /* hashes of lists that had no graph */
+    rvi_cuda_graph graphs[RVI_CUDA_GRAPHS], *newest; /* newest: the last that was started */
+    uint64_t seen[RVI_CUDA_SEEN], n_lists;           /* hashes of lists that had no graph */
 
     rvi_cuda_at low;   /* of adapters, see rvi_cuda_lora_args */
     rvi_cuda_at acts;  /* prepared rows, see rvi_cuda_product_args */

@@ -69,6 +69,33 @@ static __device__ __forceinline__ void fetch(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
+/* Weights, which are read once. */
+static __device__ __forceinline__ uint32_t load_once(const uint8_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ uint32_t load_half(const uint8_t *p)
+{
+    uint16_t v;
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ void load_once2(uint32_t *to, const uint8_t *p)
+{
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(p));
+}
+
+static __device__ __forceinline__ void load_once4(uint32_t *to, const uint8_t *p)
+{
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(p));
+}
+
 /* 16 bytes to shared memory, while the thread goes on. */
 static __device__ __forceinline__ void copy16(uint8_t *to, const uint8_t *from)
 {
@@ -371,7 +398,7 @@ KERNEL rows_copy(rvi_cuda_copy_args a)
 KERNEL gather(rvi_cuda_gather_args a)
 {
     begin();
-    const float *from = row_of(a.x, as<const int32_t>(a.from)[blockIdx.x]);
+    const float *from = row_of(a.x, a.from ? as<const int32_t>(a.from)[blockIdx.x] : a.row);
     float *out = row_of(a.out, blockIdx.x);
     for (int i = threadIdx.x; i < a.out.n; i += blockDim.x) out[i] = from[i];
 }
@@ -751,6 +778,7 @@ RVI_CUDA_TYPES(X)
 #undef X
 
 #include "products.cuh"
+#include "row.cuh"
 #include "tiles.cuh"
 
 /* ---- adapters: a warp an output; lane l takes columns l, l + 32, ... ---- */

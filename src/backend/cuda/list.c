@@ -66,6 +66,7 @@ static void forget_graphs(rvi_cuda *c)
         rvi_free(c->graphs[i].commands);
         c->graphs[i] = (rvi_cuda_graph){0};
     }
+    c->newest = NULL;
 }
 
 static void free_staging(rvi_cuda *c)
@@ -253,14 +254,16 @@ static uint64_t hash_of(const rvi_cuda *c)
     return all ? all : 1;
 }
 
+static bool is_list(const rvi_cuda *c, const rvi_cuda_graph *g)
+{
+    return g && g->exec && g->n == c->n_commands &&
+           !memcmp(g->commands, c->commands, list_bytes(c));
+}
+
 static rvi_cuda_graph *find_graph(rvi_cuda *c, uint64_t hash)
 {
-    for (int i = 0; i < RVI_CUDA_GRAPHS; i++) {
-        rvi_cuda_graph *g = &c->graphs[i];
-        if (g->exec && g->hash == hash && g->n == c->n_commands &&
-            !memcmp(g->commands, c->commands, list_bytes(c)))
-            return g;
-    }
+    for (int i = 0; i < RVI_CUDA_GRAPHS; i++)
+        if (c->graphs[i].hash == hash && is_list(c, &c->graphs[i])) return &c->graphs[i];
     return NULL;
 }
 
@@ -305,14 +308,14 @@ static rvi_cuda_graph *make_graph(rvi_cuda *c, uint64_t hash)
 static void start(rvi_cuda *c)
 {
     enum { LEAST = 3 }; /* launches that a graph is worth */
-    rvi_cuda_graph *g = NULL;
-    if (c->n_commands >= LEAST) {
+    rvi_cuda_graph *g = is_list(c, c->newest) ? c->newest : NULL; /* the next token */
+    if (!g && c->n_commands >= LEAST) {
         uint64_t hash = hash_of(c);
         g = find_graph(c, hash);
         if (!g && was_seen(c, hash)) g = make_graph(c, hash);
     }
     c->n_lists++;
-    if (g) g->used = c->n_lists;
+    if (g) g->used = c->n_lists, c->newest = g;
     rvi_cuda_fails(c, g ? c->cu.graph_launch(g->exec, c->stream) : launch_all(c),
                    "starting kernels");
 }

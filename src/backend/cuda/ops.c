@@ -89,9 +89,9 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
 {
     rvi_cuda *c = rvi_cuda_of(be);
     if (n_rows < 1 || rvi_cuda_is_idle(c)) return;
-    rvi_cuda_gather_args a = {rvi_cuda_cols_of(out), rvi_cuda_cols_of(x),
-                              stage_rows(c, from, n_rows)};
-    if (a.from)
+    rvi_cuda_gather_args a = {rvi_cuda_cols_of(out), rvi_cuda_cols_of(x), .row = from[0]};
+    if (n_rows > 1) a.from = stage_rows(c, from, n_rows);
+    if (a.from || n_rows == 1) /* one row: nothing is copied to the device for it */
         rvi_cuda_add(c, RVI_CUDA_gather, (uint32_t[]){(uint32_t)n_rows, 1, 1}, RVI_CUDA_THREADS, &a,
                      sizeof a);
 }
@@ -209,6 +209,7 @@ static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
                                .acts = c->acts,
                                .parts = c->sums,
                                .eps = m->eps,
+                               .over = 1.0f / (float)m->x.n,
                                .n_rows = m->n_rows,
                                .n_parts = m->n_parts,
                                .segments = rvi_cuda_segments(m->x.n),
@@ -413,6 +414,10 @@ static const char *const kernel_names[] = {
 #define X(name, weights, before, main, after) "matmul_" #name "_1", "matmul_" #name "_4",
         RVI_CUDA_TYPES(X)
 #undef X
+#define X(name, bits, offset, scales, d_units, has_m) "product_row_" #name,
+            RVI_CUDA_QUANTS(X)
+#undef X
+                "product_row_F16",
 };
 
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
@@ -423,16 +428,18 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                          "the kernels of this program do not run on this CUDA device (%d)", r);
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
-    static const rvi_cuda_kernel large[] = {RVI_CUDA_product_row,       RVI_CUDA_product_few,
-                                            RVI_CUDA_product_tiles_32,  RVI_CUDA_product_tiles_64,
-                                            RVI_CUDA_product_tiles_128, RVI_CUDA_attention_tiles,
-                                            RVI_CUDA_attention_row};
-    for (size_t i = 0; !r && !c->exact && i < RVI_COUNT(large); i++)
-        r = c->cu.function_set(c->functions[large[i]], RVI_CU_SHARED_BYTES, RVI_CUDA_SHARED);
-    rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
-    if (!r)
-        r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
-                               RVI_CUDA_GEMM_STAGES * RVI_CUDA_GEMM_STAGE);
+    static const struct {
+        rvi_cuda_kernel first, last;
+        int bytes;
+    } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_SHARED},
+                 {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
+                 {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
+                 {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED}};
+    for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
+        for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
+            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES, large[i].bytes);
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Products with weights in panels: which kernels, with which grids. */
 #include "backend/cuda/cuda.h"
 
-enum { WARPS = RVI_CUDA_THREADS / 32, SEGMENTS = RVI_CUDA_SEGMENTS };
+enum { WARPS = RVI_CUDA_THREADS / 32, SEGMENTS = RVI_CUDA_SEGMENTS, OUTPUTS = 16 }; /* of a tile */
 
 static uint32_t ceil_div(int n, int by)
 {
@@ -41,24 +41,62 @@ static void add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t
     if (command) command->shared = shared;
 }
 
+static rvi_cuda_kernel row_kernel(rvi_qtype type)
+{
+    switch (type) {
+#define X(name, bits, offset, scales, d_units, has_m)                                              \
+    case RVI_##name: return RVI_CUDA_product_row_##name;
+        RVI_CUDA_QUANTS(X)
+#undef X
+    default: return RVI_CUDA_product_row_F16;
+    }
+}
+
+static bool same_type(const rvi_matmul *m, int first, int end)
+{
+    for (int i = first + 1; i < end; i++)
+        if (m->part[i].w->type != m->part[first].w->type) return false;
+    return true;
+}
+
+/* One row; false: it is not even, or its parts have more types than a kernel takes. */
+static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint32_t blocks)
+{
+    uint32_t row = ceil_div(m->x.n, 128) * 256;
+    int first = 1; /* parts of the first type */
+    if ((a->x.at | a->norm | a->normed.at | (uint64_t)a->x.n * 4) % 16 || row > RVI_CUDA_LONGEST)
+        return false;
+    while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
+    if (first == m->n_parts) {
+        add(c, row_kernel(m->part[0].w->type), (uint32_t[]){1, blocks, 1}, row, a);
+        return true;
+    }
+    if (m->gated.t || blocks < 2 || !same_type(m, first, m->n_parts)) return false;
+    a->first_tiles = 0;
+    for (int i = 0; i < first; i++)
+        a->first_tiles += (int32_t)ceil_div(m->part[i].w->n_rows, OUTPUTS);
+    int share = (int)((int64_t)blocks * a->first_tiles / a->tiles);
+    a->first_blocks = RVI_MIN(RVI_MAX(share, 1), (int)blocks - 1);
+    add(c, RVI_CUDA_product_row, (uint32_t[]){1, blocks, 1}, row, a);
+    return true;
+}
+
 /* Blocks take tiles in turns; two of them fit a processor, with room for the next kernel's to come
  * early: a ring holds no more than the memory needs to be busy. */
 static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args)
 {
-    enum { OUTPUTS = 16, ROWS = 8, RING_BYTES = 40 << 10 };
+    enum { ROWS = 8, RING_BYTES = 40 << 10 };
     rvi_cuda_product_args a = *args;
-    uint32_t slots = WARPS * 2 * block_bytes(m), row = ceil_div(m->x.n, 128) * 256,
+    uint32_t slots = WARPS * 2 * block_bytes(m),
              depth = RVI_MIN(RVI_MAX(RING_BYTES / slots, 2), RVI_CUDA_RING);
     a.tiles = (int32_t)tiles_of(m, OUTPUTS);
     a.ring = (int32_t)depth;
     a.slot_bytes = (int32_t)slots / WARPS;
     a.together = WARPS / a.segments;
+    a.aside = m->gated.t && a.together > 1;
+    if (a.aside) a.together /= 2;
     uint32_t blocks = RVI_MIN(ceil_div(a.tiles, a.together), (uint32_t)c->n_blocks / 2);
-    bool even = (a.x.at | a.norm | a.normed.at | (uint64_t)a.x.n * 4) % 16 == 0;
-    if (m->n_rows == 1 && even && depth * slots + row <= RVI_CUDA_SHARED) {
-        add(c, RVI_CUDA_product_row, (uint32_t[]){1, blocks, 1}, depth * slots + row, &a);
-        return;
-    }
+    if (m->n_rows == 1 && one(c, m, &a, blocks)) return;
     add(c, RVI_CUDA_prepare, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
     add(c, RVI_CUDA_product_few, (uint32_t[]){ceil_div(m->n_rows, ROWS), blocks, 1}, depth * slots,
         &a);

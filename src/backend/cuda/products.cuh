@@ -33,7 +33,7 @@ static __device__ __forceinline__ int length_of(uint32_t n)
 
 /* What the block learns of a row before it writes it. */
 struct about_row {
-    float norm, scale, factor; /* 1 / the root of the mean square; powers of two */
+    float norm, scale, factor; /* 1 / the root of the mean square, by the device's approximation; powers of two */
 };
 
 /* Columns k .. k + 3; EVEN: all rows begin at multiples of 16 bytes and end so. Past the last: zeros. */
@@ -74,16 +74,22 @@ static __device__ __forceinline__ void count_four(float4 v, float4 w, float *sum
 /* sum, top: of the thread's columns. */
 static __device__ __forceinline__ about_row about(const rvi_cuda_product_args &a, float sum, uint32_t top)
 {
-    __shared__ float sums[32];
-    __shared__ uint32_t tops[32];
+    __shared__ __align__(16) float sums[RVI_CUDA_THREADS / 32];
+    __shared__ __align__(16) uint32_t tops[RVI_CUDA_THREADS / 32];
     sum = tree(sum);
     for (int d = 16; d; d >>= 1) top = larger(top, __shfl_xor_sync(0xffffffff, top, d));
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum, tops[threadIdx.x / 32] = top;
     __syncthreads();
-    sum = sums[0], top = tops[0];
-    for (int i = 1; i < RVI_CUDA_THREADS / 32; i++) sum += sums[i], top = larger(top, tops[i]);
+    sum = 0, top = 0;
+#pragma unroll
+    for (int i = 0; i < RVI_CUDA_THREADS / 128; i++) {
+        float4 v = ((const float4 *)sums)[i];
+        uint4 u = ((const uint4 *)tops)[i];
+        sum = (((i ? sum + v.x : v.x) + v.y) + v.z) + v.w;
+        top = larger(larger(larger(top, u.x), larger(u.y, u.z)), u.w);
+    }
     about_row r = {1.0f, 1.0f, 1.0f};
-    if (a.norm) r.norm = 1.0f / sqrtf(sum / (float)a.x.n + a.eps);
+    if (a.norm) r.norm = rsqrtf(fmaf(sum, a.over, a.eps));
     float most = __uint_as_float(top) * r.norm;
     int e = min(max(267 - (int)(__float_as_uint(most) >> 23), 1), 253);
     r.scale = isfinite(most) ? __uint_as_float((uint32_t)e << 23) : 0.0f;
@@ -341,8 +347,8 @@ static __device__ float panel_factor(const rvi_cuda_panels &p, int o)
 /* ---- few rows: a warp has a segment of a tile of 16 outputs, for 8 rows ----
  *
  * A block takes tiles in turns, as many at a time as it has warps for their segments. Gated: of each tile first the
- * first part, then the second. The blocks of weights that a warp is going to need are copied into shared memory some
- * steps ahead, across tiles, so that the memory never waits. */
+ * first part, then the second; aside: each by warps of its own. The blocks of weights that a warp is going to need are
+ * copied into shared memory some steps ahead, across tiles, so that the memory never waits. */
 
 enum { RING = RVI_CUDA_RING, WARPS_OF_BLOCK = RVI_CUDA_THREADS / 32 };
 
@@ -352,6 +358,7 @@ struct feed {
     int slot_bytes, into, out_of;
     uint32_t turns; /* bit i: the parity of what slot i waits for */
     int s, tile, part, step, tiles; /* tile, part: the next to open */
+    int both; /* parts of a tile, one after the other */
     const uint8_t *from[2];
     int bytes, left;
 };
@@ -371,8 +378,8 @@ static __device__ __forceinline__ void open_tile(const rvi_cuda_product_args &a,
     f->bytes = p.block_bytes;
     f->left = b.y - b.x;
     for (int i = 0; i < 2; i++) f->from[i] = panel_at(p, 2 * tile + i) + (size_t)b.x * p.block_bytes;
-    f->part ^= gated;
-    if (!f->part) f->tile += f->step;
+    if (!f->both || f->part) f->tile += f->step;
+    f->part ^= f->both;
 }
 
 static __device__ __forceinline__ void load_next(const rvi_cuda_product_args &a, feed *f)
@@ -390,14 +397,14 @@ static __device__ __forceinline__ void load_next(const rvi_cuda_product_args &a,
     if (++f->into == a.ring) f->into = 0;
 }
 
-template <int TYPE, bool ALONE>
+template <int TYPE>
 static __device__ __forceinline__ void segment(const rvi_cuda_product_args &a, const rvi_cuda_panels &part, feed *f,
                                                const uint4 *acts, int row, float acc[4])
 {
     typedef quants_of<TYPE> Q;
     int2 b = segment_blocks(part, a.x.n, f->s);
-    int n_rows = ALONE ? 1 : a.n_rows;
-    const uint4 *x = acts + (ALONE ? 0 : min(row + (int)threadIdx.x % 32 / 4, n_rows - 1) * 4) + threadIdx.x % 4;
+    int n_rows = a.n_rows;
+    const uint4 *x = acts + min(row + (int)threadIdx.x % 32 / 4, n_rows - 1) * 4 + threadIdx.x % 4;
 #pragma unroll 1
     for (int block = b.x; block < b.y; block++) {
         const uint8_t *w = f->ring + f->out_of * f->slot_bytes;
@@ -421,54 +428,16 @@ static __device__ __forceinline__ void segment(const rvi_cuda_product_args &a, c
     }
 }
 
-template <bool ALONE>
 static __device__ __forceinline__ void segment_of(const rvi_cuda_product_args &a, const rvi_cuda_panels &p, feed *f,
                                                   const uint4 *acts, int row, float acc[4])
 {
     switch (p.type) {
 #define X(name, bits, offset, scales, d_units, has_m)                                                                  \
-    case name: segment<name, ALONE>(a, p, f, acts, row, acc); break;
+    case name: segment<name>(a, p, f, acts, row, acc); break;
         RVI_CUDA_QUANTS(X)
 #undef X
-    default: segment<F16, ALONE>(a, p, f, acts, row, acc);
+    default: segment<F16>(a, p, f, acts, row, acc);
     }
-}
-
-/* The only row, which is even, into shared memory. It is read once: a thread holds its FOURS fours in between. Zeros
- * behind the last column change neither sum nor maximum. */
-template <int FOURS, bool NORM>
-static __device__ __forceinline__ float stage_held(const rvi_cuda_product_args &a, bool keep, uint2 *staged)
-{
-    const float *x = row_of(a.x, 0);
-    float4 v[FOURS], w[FOURS];
-    float sum = 0;
-    uint32_t top = 0;
-#pragma unroll
-    for (int i = 0; i < FOURS; i++) {
-        int k = 4 * (threadIdx.x + i * RVI_CUDA_THREADS);
-        v[i] = four_at<true>(x, k, a.x.n);
-        w[i] = NORM ? norm_at<true>(a, k) : float4{1.0f, 1.0f, 1.0f, 1.0f};
-    }
-#pragma unroll
-    for (int i = 0; i < FOURS; i++) count_four(v[i], w[i], &sum, &top);
-    about_row r = about(a, sum, top);
-#pragma unroll
-    for (int i = 0; i < FOURS; i++) {
-        int at = threadIdx.x + i * RVI_CUDA_THREADS;
-        if (at < units_of(a.x.n) * 8) staged[at] = halves_of<true>(a, 0, at, v[i], w[i], r, keep);
-    }
-    return r.factor;
-}
-
-/* What its results are multiplied by. */
-static __device__ __forceinline__ float stage_row(const rvi_cuda_product_args &a, bool keep, uint2 *staged)
-{
-    enum { COLUMNS = 4 * RVI_CUDA_THREADS };
-    if (a.x.n <= 4 * COLUMNS) return stage_held<4, true>(a, keep, staged);
-    if (!a.norm && a.x.n <= 14 * COLUMNS) return stage_held<14, false>(a, keep, staged);
-    about_row r = learn_row<true>(a, 0);
-    put_row<true>(a, 0, r, keep, [=](int i, uint2 v) { staged[i] = v; });
-    return r.factor;
 }
 
 static __device__ const float NO_BIAS = -0.0f; /* v + NO_BIAS is v */
@@ -478,7 +447,7 @@ struct ending {
     float *to, old, bias[2], factor[2];
 };
 
-/* Output o of tile i of all of them, for a row; read before the sums are there. */
+/* Output o of tile i of all of them, for a row, but for `old`: nothing of this is written by other kernels. */
 static __device__ __forceinline__ ending ending_of(const rvi_cuda_product_args &a, int i, int o, int row, bool is)
 {
     ending e = {0, 0.0f, {NO_BIAS, NO_BIAS}, {1.0f, 1.0f}};
@@ -486,7 +455,6 @@ static __device__ __forceinline__ ending ending_of(const rvi_cuda_product_args &
     o += i * 16;
     if (!is || row >= a.n_rows || o >= a.part[part].n_out) return e;
     e.to = as<float>(a.part[part].out) + (size_t)row * a.part[part].stride + o;
-    if (a.finish == RVI_CUDA_ADD) e.old = *e.to;
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         const rvi_cuda_panels &p = a.part[gated ? k : part];
@@ -503,17 +471,18 @@ static __device__ __forceinline__ void put_ending(const rvi_cuda_product_args &a
     *e.to = finished(a.finish, v + e.bias[0], v2 + e.bias[1], e.old);
 }
 
-/* Grid: rows / 8, blocks. ALONE: the block prepares the only row, which is even. */
-template <bool ALONE> static __device__ __forceinline__ void few_product(const rvi_cuda_product_args &a)
+/* Grid: rows / 8, blocks. */
+static __device__ __forceinline__ void few_product(const rvi_cuda_product_args &a)
 {
     DYNAMIC_SHARED(shared_few);
-    enum { ROWS = ALONE ? 1 : 8, PER_THREAD = ALONE ? 1 : 16 * 8 * WARPS_OF_BLOCK / RVI_CUDA_THREADS };
+    enum { ROWS = 8, PER_THREAD = 16 * ROWS * WARPS_OF_BLOCK / RVI_CUDA_THREADS };
     __shared__ float sums[2][2][WARPS_OF_BLOCK][16][ROWS];
     __shared__ uint64_t arrived[WARPS_OF_BLOCK][RING];
     int warp = threadIdx.x / 32, gated = is_gated(a), row = blockIdx.x * 8, tiles = a.tiles;
-    int segments = a.segments, together = a.together, which = 0, s = warp;
+    int segments = a.segments, together = a.together, aside = a.aside, part = 0, which = 0, s = warp;
 #pragma unroll 1
     for (; s >= segments; s -= segments) which++;
+    if (aside) part = which & 1, which >>= 1;
     feed f = {};
     f.slot_bytes = a.slot_bytes;
     f.ring = shared_few + warp * a.ring * f.slot_bytes;
@@ -521,6 +490,7 @@ template <bool ALONE> static __device__ __forceinline__ void few_product(const r
     f.s = s, f.tiles = which < together ? tiles : 0;
     f.step = gridDim.y * together;
     f.tile = blockIdx.y * together + which;
+    f.part = part, f.both = gated && !aside;
     if ((int)threadIdx.x % 32 < a.ring) expect_one(f.arrived + threadIdx.x % 32);
     expecting();
     __syncwarp();
@@ -528,17 +498,7 @@ template <bool ALONE> static __device__ __forceinline__ void few_product(const r
 #pragma unroll 1
     for (int i = 0; i < a.ring; i++) load_next(a, &f); /* the weights do not depend on the kernels before */
     const uint4 *acts = as<const uint4>(a.acts);
-    float only = 0;
-    if constexpr (ALONE) {
-        uint2 *staged = (uint2 *)(shared_few + WARPS_OF_BLOCK * a.ring * f.slot_bytes);
-        fetch_norm(a);
-        begin();
-        only = stage_row(a, blockIdx.y == 0, staged);
-        acts = (const uint4 *)staged;
-        __syncthreads();
-    } else {
-        begin();
-    }
+    begin();
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll 1
     for (int turn = 0; first < tiles; first += f.step, tile += f.step, turn ^= 1) {
@@ -547,40 +507,34 @@ template <bool ALONE> static __device__ __forceinline__ void few_product(const r
         for (int i = 0; i < PER_THREAD; i++) {
             int at = threadIdx.x + i * RVI_CUDA_THREADS;
             e[i] = ending_of(a, first + at / (16 * ROWS), at % 16, row + at / 16 % ROWS, at < 16 * ROWS * together);
+            if (a.finish == RVI_CUDA_ADD && e[i].to) e[i].old = *e[i].to;
         }
 #pragma unroll 1
-        for (int k = 0; k <= gated && which < together && tile < tiles; k++) {
+        for (int k = part; k <= part + f.both && which < together && tile < tiles; k++) {
             int at = tile;
             float acc[4] = {};
-            segment_of<ALONE>(a, a.part[gated ? k : part_of(a, &at, 2)], &f, acts, row, acc);
-            if (!ALONE)
-                for (int i = 0; i < 4; i++) sums[turn][k][warp][i / 2 * 8 + g][2 * t + i % 2] = acc[i];
-            else if (t == 0)
-                sums[turn][k][warp][g][0] = acc[0], sums[turn][k][warp][8 + g][0] = acc[2];
+            segment_of(a, a.part[gated ? k : part_of(a, &at, 2)], &f, acts, row, acc);
+            for (int i = 0; i < 4; i++) sums[turn][k][warp][i / 2 * 8 + g][2 * t + i % 2] = acc[i];
         }
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < PER_THREAD; i++) {
-            int at = threadIdx.x + i * RVI_CUDA_THREADS, o = at % 16, r = at / 16 % ROWS, k = at / (16 * ROWS) * segments;
+            int at = threadIdx.x + i * RVI_CUDA_THREADS, o = at % 16, r = at / 16 % ROWS;
+            int k = (at / (16 * ROWS) << aside) * segments, k2 = k + aside * segments;
             if (!e[i].to) continue;
-            float v[2] = {sums[turn][0][k][o][r], gated ? sums[turn][1][k][o][r] : 0.0f};
-            float x = ALONE ? only : factors(a)[row + r];
-#pragma unroll 1
-            for (int j = 1; j < segments; j++) {
-                v[0] += sums[turn][0][k + j][o][r];
-                if (gated) v[1] += sums[turn][1][k + j][o][r];
+            float v[2] = {sums[turn][0][k][o][r], gated ? sums[turn][1][k2][o][r] : 0.0f};
+            float x = factors(a)[row + r];
+#pragma unroll
+            for (int j = 1; j < SEGMENTS; j++) {
+                if (j < segments) v[0] += sums[turn][0][k + j][o][r];
+                if (j < segments && gated) v[1] += sums[turn][1][k2 + j][o][r];
             }
             put_ending(a, e[i], v[0] * x, v[1] * x);
         }
     }
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_row(rvi_cuda_product_args a)
-{
-    few_product<true>(a);
-}
-
 KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_few(rvi_cuda_product_args a)
 {
-    few_product<false>(a);
+    few_product(a);
 }

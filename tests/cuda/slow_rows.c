@@ -1,0 +1,205 @@
+/* One row alone on a CUDA device, which has kernels of its own, against the same row among others:
+ * the same bits, whatever types its products have, however long it is, and however many keys it
+ * sees. RUVLLM_TEST_CUDA=system: on a real device. */
+#include "cuda/fake.h"
+
+static rvi_backend *open_device(void)
+{
+    const char *name = getenv("RUVLLM_TEST_CUDA");
+    bool real = name && !strcmp(name, "system");
+    rvi_backend *be;
+    rvi_cuda_options o = {.n_threads = 1,
+                          .driver = real ? NULL : FAKE_DRIVER,
+                          .image = real ? NULL : "in the library"};
+    assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
+    return be;
+}
+
+static unsigned seed;
+
+static float some(void)
+{
+    return (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
+}
+
+typedef struct weight {
+    rvi_tensor *t;
+    rvi_pack *pack;
+    uint8_t *bytes;
+} weight;
+
+static weight some_weight(rvi_backend *be, rvi_qtype type, int n_out, int n_in)
+{
+    size_t n = (size_t)n_out * rvi_qtype_row_bytes(type, (size_t)n_in);
+    weight w = {.bytes = rvi_alloc_array(n, 1)};
+    for (size_t i = 0; i < n; i++)
+        w.bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
+    rvi_tensor_view view = {.name = "w",
+                            .type = type,
+                            .n_dims = 2,
+                            .shape = {(uint64_t)n_out, (uint64_t)n_in},
+                            .data = w.bytes,
+                            .n_bytes = n};
+    assert_ok(be->ops->weight_new(be, &w.t, &view, err));
+    assert_ok(be->ops->pack_new(be, &w.pack, be->ops->pack_bytes(be, w.t), err));
+    be->ops->pack(be, w.pack, w.t);
+    return w;
+}
+
+static void free_weight(rvi_backend *be, weight *w)
+{
+    be->ops->tensor_free(be, w->t);
+    be->ops->pack_free(be, w->pack);
+    rvi_free(w->bytes);
+}
+
+/* The last of three rows beside the others, then alone. kind: 0: stored; 1: gated; 2: added. */
+static void check_product(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
+                          int n_in, int kind)
+{
+    enum { ROWS = 3, MOST = 128 };
+    int n = kind ? outs[0] : 0;
+    float *x = rvi_alloc_array((size_t)n_in, sizeof *x), old[MOST], want[MOST], got[MOST];
+    weight w[3];
+    rvi_tensor *in, *out;
+    for (int i = 0; !kind && i < n_parts; i++) n += outs[i];
+    assert_true(n <= MOST);
+    assert_ok(be->ops->rows_new(be, &in, ROWS, n_in, err));
+    assert_ok(be->ops->rows_new(be, &out, ROWS, n, err));
+    assert_ok(be->ops->reserve(be, ROWS, n_in, 0, err));
+    rvi_matmul m = {.x = rvi_cols_of(in, 0, n_in), .n_parts = n_parts, .n_rows = ROWS};
+    for (int i = 0, at = 0; i < n_parts; at += kind ? 0 : outs[i], i++) {
+        w[i] = some_weight(be, types[i], outs[i], n_in);
+        m.part[i] = (rvi_product_part){w[i].t, NULL, rvi_cols_of(out, at, outs[i])};
+    }
+    if (kind == 1) m.gated = rvi_cols_of(out, 0, n);
+    if (kind == 2) m.add_to = rvi_cols_of(out, 0, n);
+    for (int i = 0; i < n; i++) old[i] = some();
+    for (int r = 0; r < ROWS; r++) {
+        for (int k = 0; k < n_in; k++) x[k] = some();
+        be->ops->rows_write(be, m.x, r, x);
+        be->ops->rows_write(be, rvi_cols_of(out, 0, n), r, old);
+    }
+    be->ops->matmul(be, &m);
+    be->ops->rows_read(be, rvi_cols_of(out, 0, n), ROWS - 1, want);
+    be->ops->rows_write(be, m.x, 0, x);
+    be->ops->rows_write(be, rvi_cols_of(out, 0, n), 0, old);
+    m.n_rows = 1;
+    be->ops->matmul(be, &m);
+    be->ops->rows_read(be, rvi_cols_of(out, 0, n), 0, got);
+    for (int i = 0; i < n; i++) assert_true(isfinite(want[i]) && want[i] != old[i]);
+    assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    for (int i = 0; i < n_parts; i++) free_weight(be, &w[i]);
+    be->ops->tensor_free(be, in);
+    be->ops->tensor_free(be, out);
+    rvi_free(x);
+}
+
+static void products(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    const int outs[] = {21, 40, 33};
+    seed = 1;
+    /* one type, two, three, and one of two in between */
+    const rvi_qtype types[][3] = {{RVI_Q4_K, RVI_Q4_K, RVI_Q4_K},
+                                  {RVI_Q4_K, RVI_Q4_K, RVI_Q6_K},
+                                  {RVI_Q5_0, RVI_Q8_0, RVI_Q8_0},
+                                  {RVI_Q4_0, RVI_F16, RVI_Q8_0},
+                                  {RVI_Q4_K, RVI_Q6_K, RVI_Q4_K}};
+    for (size_t i = 0; i < RVI_COUNT(types); i++) check_product(be, types[i], outs, 3, 512, 0);
+    const int both[] = {37, 37};
+    for (int n_in = 256; n_in <= 2304; n_in += 2048) /* parts by warps of their own, and not */
+        for (int i = 0; i < 2; i++)
+            check_product(be, (const rvi_qtype[]){RVI_Q4_K, i ? RVI_Q6_K : RVI_Q4_K}, both, 2, n_in,
+                          1);
+    /* rows that a thread holds, and rows that are read twice */
+    check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 9 * 1024 + 32, 2);
+    check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 19 * 1024 + 64, 2);
+    be->ops->free(be);
+}
+
+/* Queries of one row and of its neighbours: alone it has kernels of its own, with them it goes in
+ * tiles. */
+static void check_attention(rvi_backend *be, int n_keys, int group, int head_size, int window)
+{
+    enum { KV_HEADS = 2, NEAR = 3, MOST = 1300, PAGES = MOST / RVI_PAGE_TOKENS + 1 };
+    int nk = KV_HEADS * head_size, nq = nk * group;
+    rvi_kv_spec spec = {.n_layers = 1,
+                        .n_kv_heads = KV_HEADS,
+                        .head_size = head_size,
+                        .n_pages = PAGES,
+                        .type = RV_KV_F16};
+    rvi_kv_store *kv;
+    rvi_tensor *rows, *out;
+    int32_t pages[PAGES];
+    static rvi_kv_row at[MOST];
+    float *x = rvi_alloc_array((size_t)(nq + 2 * nk), sizeof *x),
+          *want = rvi_alloc_array((size_t)nq, sizeof *want),
+          *got = rvi_alloc_array((size_t)nq, sizeof *got);
+    assert_ok(be->ops->kv_new(be, &kv, &spec, err));
+    assert_ok(be->ops->rows_new(be, &rows, n_keys, nq + 2 * nk, err));
+    assert_ok(be->ops->rows_new(be, &out, NEAR, nq, err));
+    assert_ok(be->ops->reserve(be, n_keys, nq + 2 * nk, 0, err));
+    for (int i = 0; i < PAGES; i++) pages[i] = (i * 7 + 3) % PAGES;
+    for (int r = 0; r < n_keys; r++) {
+        for (int i = 0; i < nq + 2 * nk; i++) x[i] = some();
+        be->ops->rows_write(be, rvi_cols_of(rows, 0, nq + 2 * nk), r, x);
+        at[r] = (rvi_kv_row){.pages = pages, .pos = r};
+    }
+    be->ops->kv_write(be, kv, 0, rvi_cols_of(rows, nq, nk), rvi_cols_of(rows, nq + nk, nk), at,
+                      n_keys);
+    be->ops->submit(be);
+    const rvi_attention a = {.n_heads = KV_HEADS * group,
+                             .n_kv_heads = KV_HEADS,
+                             .head_size = head_size,
+                             .scale = 0.3f,
+                             .window = window};
+    /* the last rows stand first, so that one of them can be alone */
+    rvi_tensor *q;
+    assert_ok(be->ops->rows_new(be, &q, NEAR, nq, err));
+    for (int r = 0; r < NEAR; r++) {
+        be->ops->rows_read(be, rvi_cols_of(rows, 0, nq), n_keys - NEAR + r, x);
+        be->ops->rows_write(be, rvi_cols_of(q, 0, nq), r, x);
+    }
+    be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(q, 0, nq), kv, 0, &a,
+                       at + n_keys - NEAR, NEAR);
+    be->ops->rows_read(be, rvi_cols_of(out, 0, nq), NEAR - 1, want);
+    be->ops->rows_write(be, rvi_cols_of(q, 0, nq), 0, x);
+    be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(q, 0, nq), kv, 0, &a,
+                       at + n_keys - 1, 1);
+    be->ops->rows_read(be, rvi_cols_of(out, 0, nq), 0, got);
+    for (int i = 0; i < nq; i++) assert_true(isfinite(want[i]));
+    if (memcmp(got, want, (size_t)nq * sizeof *got))
+        fail_msg("%d keys, %d heads of %d: a row alone has other bits", n_keys, group, head_size);
+    be->ops->kv_free(be, kv);
+    be->ops->tensor_free(be, rows);
+    be->ops->tensor_free(be, out);
+    be->ops->tensor_free(be, q);
+    rvi_free(x);
+    rvi_free(want);
+    rvi_free(got);
+}
+
+static void attention(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    seed = 2;
+    check_attention(be, 3, 1, 128, 0);
+    check_attention(be, 64, 4, 64, 0);
+    check_attention(be, 65, 7, 80, 0);
+    check_attention(be, 300, 9, 16, 0); /* more heads than half a tile has */
+    check_attention(be, 300, 2, 128, 100);
+    check_attention(be, 1200, 2, 32, 0); /* more parts than a block merges */
+    be->ops->free(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(products, reset, reset),
+        cmocka_unit_test_setup_teardown(attention, reset, reset),
+    };
+    return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
+}
