@@ -385,6 +385,43 @@ static void probe(void **state)
     be->ops->free(be);
 }
 
+/* Rows of a weight one by one: the host has them already. Then one that waits to be copied does not
+ * hide what came between. */
+static void rows_of_weights(void **state)
+{
+    (void)state;
+    golden g;
+    open_model(&g, "tests/golden/llama", NULL, false);
+    rvi_backend *be = g.be;
+    int n = g.m->hp.n_embd;
+    float *row = rvi_alloc_array((size_t)n, sizeof *row), *want = rvi_alloc_array((size_t)n, 4);
+    rvi_tensor *one;
+    assert_ok(be->ops->rows_new(be, &one, 2, n, err));
+    rvi_cols x = rvi_cols_of(one, 0, n);
+    be->ops->submit(be);
+    long launches = fake()->launches;
+    size_t fetched = fake()->fetched;
+    for (int32_t id = 0; id < 40; id++) {
+        be->ops->embed(be, x, g.m->head.w, &id, 1, 1);
+        be->ops->rows_read(be, x, 0, row);
+    }
+    assert_int_equal(fake()->launches, launches);
+    assert_int_equal(fake()->fetched, fetched);
+    be->ops->submit(be);
+    be->ops->rows_read(be, x, 0, want); /* from the device: the last one */
+    assert_int_equal(fake()->fetched - fetched, (size_t)n * sizeof *row);
+    assert_memory_equal(row, want, (size_t)n * sizeof *row);
+    be->ops->embed(be, x, g.m->head.w, (const int32_t[]){3, 5}, 2, 1);
+    be->ops->rows_read(be, x, 1, row);
+    be->ops->add(be, x, x, 2);
+    be->ops->rows_read(be, x, 1, want);
+    for (int i = 0; i < n; i++) assert_true(want[i] == row[i] + row[i]);
+    be->ops->tensor_free(be, one);
+    rvi_free(row);
+    rvi_free(want);
+    golden_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +430,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(best_of_rows, reset, reset),
         cmocka_unit_test_setup_teardown(probe, reset, reset),
+        cmocka_unit_test_setup_teardown(rows_of_weights, reset, reset),
         cmocka_unit_test_setup_teardown(model_and_law, reset, reset),
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),
         cmocka_unit_test_setup_teardown(panels, reset, reset),

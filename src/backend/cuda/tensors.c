@@ -293,7 +293,7 @@ void rvi_cuda_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t)
 
 /* ---- rows in and out ---- */
 
-/* Appends a copy from the staging area to rows, or lengthens the last one. */
+/* Appends a copy from the staging area to rows, or lengthens or replaces the last one. */
 static void copy_rows(rvi_cuda *c, rvi_cols dst, int row, int n_rows, rvi_cuda_at from)
 {
     rvi_cuda_copy_args a = {rvi_cuda_cols_of(dst), from};
@@ -303,6 +303,10 @@ static void copy_rows(rvi_cuda *c, rvi_cols dst, int row, int n_rows, rvi_cuda_a
         rvi_cuda_copy_args before;
         memcpy(&before, last->args, sizeof before);
         rvi_cuda_at n = last->grid[0];
+        if (!memcmp(&before.out, &a.out, sizeof a.out) && n == (rvi_cuda_at)n_rows) {
+            memcpy(last->args, &a, sizeof a); /* nobody has read what it was to copy */
+            return;
+        }
         if (before.out.at + n * (rvi_cuda_at)a.out.stride * sizeof(float) == a.out.at &&
             before.out.n == a.out.n && before.out.stride == a.out.stride &&
             before.from + n * (rvi_cuda_at)a.out.n * sizeof(float) == from) {
@@ -354,6 +358,22 @@ void rvi_cuda_fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
     }
 }
 
+/* Rows that the last command of the list is to copy to the device, where they still lie on the host;
+ * NULL: it does not copy these. Weights are read row by row so, without a word to the device. */
+static const uint8_t *find_staged(const rvi_cuda *c, const rvi_cuda_cols *x, int n_rows)
+{
+    const rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_copy_args a;
+    if (!last || last->kernel != RVI_CUDA_rows_copy) return NULL;
+    memcpy(&a, last->args, sizeof a);
+    rvi_cuda_at line = (rvi_cuda_at)x->stride * sizeof(float), from = x->at - a.out.at;
+    if (x->at < a.out.at || x->stride != a.out.stride || x->n != a.out.n || from % line ||
+        from / line + (rvi_cuda_at)n_rows > last->grid[0])
+        return NULL;
+    return c->staged[c->filling] + (a.from - c->staging) +
+           from / line * (rvi_cuda_at)x->n * sizeof(float);
+}
+
 void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
 {
     rvi_cuda *c = rvi_cuda_of(be);
@@ -364,6 +384,11 @@ void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
         for (int i = 0; i < n_rows; i++)
             memcpy(dst + (size_t)i * (size_t)src.n,
                    src.t->host + (size_t)i * (size_t)src.t->n_cols + (size_t)src.first, row);
+        return;
+    }
+    const uint8_t *staged = rvi_cuda_is_idle(c) ? NULL : find_staged(c, &x, n_rows);
+    if (staged) {
+        memcpy(dst, staged, piece);
         return;
     }
     /* an adapter's matrices have been there since they were made: any thread may read them */
