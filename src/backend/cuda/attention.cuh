@@ -294,28 +294,56 @@ struct element_pair {
     float x, x2;
 };
 
-static __device__ __forceinline__ element_pair pair_of(const rvi_cuda_attention_args &a, int row, const float *x, int p)
+/* What the row brings, in shared memory: queries of the heads that share keys, then their key and value; its angles. */
+struct raw_row {
+    float x[(RVI_CUDA_ROW_QUERIES + 2) * 128], angles[128];
+};
+
+/* n: elements of the queries; newest: key and value too. */
+static __device__ __forceinline__ void stage_raw(const rvi_cuda_attention_args &a, int row, int n, bool newest, raw_row *raw)
+{
+    enum { AT_ONCE = 6 };
+    int size = a.kv.head_size, total = n + (newest ? 2 * size : 0), t = threadIdx.x;
+    const float *q = row_of(a.q, row) + blockIdx.x * n, *k = 0, *v = 0;
+    if (newest) k = row_of(a.k, row) + blockIdx.x * size, v = row_of(a.v, row) + blockIdx.x * size;
+    float angle = a.turns && t < a.angles.n ? row_of(a.angles, row)[t] : 0.0f;
+#pragma unroll 1
+    for (int first = t; first < total; first += AT_ONCE * RVI_CUDA_ATTENTION) {
+        float x[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            int i = min(first + j * RVI_CUDA_ATTENTION, total - 1), more = i - n;
+            x[j] = more < 0 ? q[i] : more < size ? k[more] : v[more - size];
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (first + j * RVI_CUDA_ATTENTION < total) raw->x[first + j * RVI_CUDA_ATTENTION] = x[j];
+    }
+    raw->angles[t] = angle;
+    __syncthreads();
+}
+
+static __device__ __forceinline__ element_pair pair_of(const rvi_cuda_attention_args &a, const float *angles, const float *x, int p)
 {
     int n_pairs = a.turns ? a.angles.n / 2 : 0;
     if (p >= n_pairs) return {2 * p, 2 * p + 1, x[2 * p], x[2 * p + 1]};
     int u = a.interleaved ? 2 * p : p, v = u + (a.interleaved ? 1 : n_pairs);
-    float c = row_of(a.angles, row)[p], s = row_of(a.angles, row)[n_pairs + p], left = x[u], right = x[v];
+    float c = angles[p], s = angles[n_pairs + p], left = x[u], right = x[v];
     return {u, v, fmaf(left, c, -(right * s)), fmaf(right, c, left * s)};
 }
 
-static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_args &a, int row, int group,
+static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_args &a, const raw_row &raw, int group,
                                                      uint8_t (*to)[QUERY_LINE])
 {
     uint32_t half = a.kv.head_size / 2, total = group * half;
     float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
-    const float *q = row_of(a.q, row) + blockIdx.x * group * a.kv.head_size;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < total; i += ROW_PAIRS * RVI_CUDA_ATTENTION) {
         element_pair x[ROW_PAIRS];
 #pragma unroll
         for (int j = 0; j < ROW_PAIRS; j++) {
             uint32_t at = min(i + j * RVI_CUDA_ATTENTION, total - 1);
-            x[j] = pair_of(a, row, q + at / half * a.kv.head_size, at % half);
+            x[j] = pair_of(a, raw.angles, raw.x + at / half * a.kv.head_size, at % half);
         }
 #pragma unroll
         for (int j = 0; j < ROW_PAIRS; j++) {
@@ -396,6 +424,7 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
     DYNAMIC_SHARED(shared_row);
     __shared__ __align__(16) uint8_t q[RVI_CUDA_ROW_QUERIES][QUERY_LINE];
     __shared__ float2 scores[KEYS / 8][2][32];
+    __shared__ raw_row raw;
     if (!a.early) begin();
     int row = blockIdx.y, lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     int group = a.n_heads / a.kv.n_kv_heads, k = a.kv.head_size / 16, n = group > 8 ? 2 : 1;
@@ -407,14 +436,15 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
     query_tile tile = {row, 1, see[0].x, see[0].y - a.turns};
     copy_chunk(a, tile, blockIdx.x, chunk, shared_row, threadIdx.x, RVI_CUDA_ATTENTION);
     if (a.early) begin();
+    stage_raw(a, row, group * a.kv.head_size, a.turns && chunk == last, &raw);
     element_pair key = {};
     float2 value = {};
     if (writes) {
-        const float *v = row_of(a.v, row) + blockIdx.x * a.kv.head_size + 2 * threadIdx.x;
-        key = pair_of(a, row, row_of(a.k, row) + blockIdx.x * a.kv.head_size, threadIdx.x);
+        const float *k = raw.x + group * a.kv.head_size, *v = k + a.kv.head_size + 2 * threadIdx.x;
+        key = pair_of(a, raw.angles, k, threadIdx.x);
         value = {v[0], v[1]};
     }
-    stage_queries(a, row, group, q);
+    stage_queries(a, raw, group, q);
     copy_wait<0>();
     __syncthreads();
     if (a.turns && chunk == last) {

@@ -87,6 +87,7 @@ template <int TYPE> struct block_words {
         HIGH = Q::HIGHS,
         S = Q::UNITS * Q::SCALES / 4,
         D = Q::BITS == 16 ? 0 : Q::EACH ? Q::UNITS * (Q::HAS_M ? 4 : 2) / 4 : 1,
+        AHEAD = Q::BITS == 16 || Q::UNITS == 8 ? 1 : 2, /* on their way to registers: a segment of a short row */
     };
     uint32_t low[LOW], high[HIGH + 1], s[S + 1], d[D + 1];
 };
@@ -187,10 +188,7 @@ static __device__ __forceinline__ void open_place(const rvi_cuda_product_args &a
     for (int i = 0; i < 2; i++) p->at[i] = panel_at(w, 2 * tile + i) + from;
 }
 
-enum {
-    ROW_AHEAD = 1,   /* blocks that are on their way to a warp's registers, */
-    ROW_FETCHED = 1, /* and segments that are asked for from the start */
-};
+enum { ROW_FETCHED = 1 }; /* segments that are asked for from the start */
 
 /* The block takes tiles from `first` on, every step, before `end`. */
 template <int TYPE>
@@ -207,6 +205,7 @@ static __device__ __forceinline__ void row_product(const rvi_cuda_product_args &
     int both = gated && !aside, units = min(length_of(a.x.n), units_of(a.x.n) - s * length_of(a.x.n));
     int n = which < together ? units / Q::UNITS : 0; /* blocks of a segment */
     place p = {first + which, part};
+    enum { ROW_AHEAD = block_words<TYPE>::AHEAD };
     block_words<TYPE> w[ROW_AHEAD + 1][2];
     open_place(a, s, n, end, &p);
     auto go_on = [&](place *to) { /* to the next tile, or part of it */
