@@ -119,6 +119,57 @@ static void products(void **state)
     be->ops->free(be);
 }
 
+/* So many rows that a block of tiles has all of a row's segments, on a real device: the last of
+ * them, then it alone. */
+static void check_tiles(rvi_backend *be, rvi_qtype type)
+{
+    enum { ROWS = 1287, IN = 768, OUT = 1536 };
+    float *x = rvi_alloc_array(IN, sizeof *x), *want = rvi_alloc_array(OUT, sizeof *want),
+          *got = rvi_alloc_array(OUT, sizeof *got);
+    weight w[2];
+    rvi_tensor *in, *out;
+    assert_ok(be->ops->rows_new(be, &in, ROWS, IN, err));
+    assert_ok(be->ops->rows_new(be, &out, ROWS, OUT, err));
+    assert_ok(be->ops->reserve(be, ROWS, OUT, 0, err));
+    rvi_matmul m = {.x = rvi_cols_of(in, 0, IN),
+                    .n_parts = 2,
+                    .n_rows = ROWS,
+                    .gated = rvi_cols_of(out, 0, OUT)};
+    for (int i = 0; i < 2; i++) {
+        w[i] = some_weight(be, type, OUT, IN);
+        m.part[i] = (rvi_product_part){w[i].t, NULL, m.gated};
+    }
+    for (int r = 0; r < ROWS; r++) {
+        for (int k = 0; k < IN; k++) x[k] = some();
+        be->ops->rows_write(be, m.x, r, x);
+    }
+    be->ops->matmul(be, &m);
+    be->ops->rows_read(be, m.gated, ROWS - 1, want);
+    be->ops->rows_write(be, m.x, 0, x);
+    m.n_rows = 1;
+    be->ops->matmul(be, &m);
+    be->ops->rows_read(be, m.gated, 0, got);
+    for (int i = 0; i < OUT; i++) assert_true(isfinite(want[i]));
+    assert_memory_equal(got, want, OUT * sizeof *got);
+    for (int i = 0; i < 2; i++) free_weight(be, &w[i]);
+    be->ops->tensor_free(be, in);
+    be->ops->tensor_free(be, out);
+    rvi_free(x);
+    rvi_free(want);
+    rvi_free(got);
+}
+
+static void tiles_of_all_types(void **state)
+{
+    (void)state;
+    const char *name = getenv("RUVLLM_TEST_CUDA");
+    if (!name || strcmp(name, "system") != 0) skip(); /* minutes on the host */
+    rvi_backend *be = open_device();
+    seed = 3;
+    for (int t = RVI_F16; t < RVI_QTYPE_COUNT; t++) check_tiles(be, (rvi_qtype)t);
+    be->ops->free(be);
+}
+
 /* Queries of one row and of its neighbours: alone it has kernels of its own, with them it goes in
  * tiles. */
 static void check_attention(rvi_backend *be, int n_keys, int group, int head_size, int window)
@@ -199,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products, reset, reset),
+        cmocka_unit_test_setup_teardown(tiles_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(attention, reset, reset),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);

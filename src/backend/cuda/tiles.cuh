@@ -101,6 +101,7 @@ static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args
                 wait_for(m.stage + stage, stage_turn);
                 between_stages();
                 copy_stage<ROWS>(&s, m);
+                __syncwarp(); /* a lane may have waited alone, and the steps below want all of them */
                 const uint8_t *acts = m.acts + stage * ROWS * 128;
 #pragma unroll
                 for (int u = 0; u < 2; u++) {
