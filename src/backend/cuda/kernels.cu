@@ -224,11 +224,6 @@ static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity
                  "r"(parity)
                  : "memory");
 }
-
-static __device__ __forceinline__ void wait_alone(uint64_t *place, uint32_t parity) /* by one lane */
-{
-    wait_for(place, parity);
-}
 #else
 #define COPIES_AT_ONCE
 #endif
@@ -265,9 +260,6 @@ static __device__ void copy_bulk(uint8_t *to, const uint8_t *from, int bytes, ui
 static __device__ void wait_for(uint64_t *, uint32_t)
 {
     __syncwarp();
-}
-static __device__ void wait_alone(uint64_t *, uint32_t)
-{
 }
 #endif
 

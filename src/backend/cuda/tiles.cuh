@@ -38,10 +38,12 @@ template <int ROWS> static __device__ __forceinline__ supply supply_of(const rvi
 template <int ROWS> static __device__ __forceinline__ void copy_stage(supply *s, const tile_memory &m)
 {
     if (s->left == 0) return;
-    if ((int)threadIdx.x == s->warp * 32) {
-        if (s->round) wait_alone(m.free + s->stage, (s->round - 1) & 1);
-        expect(m.stage + s->stage, s->bytes);
-        copy_bulk(m.acts + s->stage * ROWS * 128, s->from, s->bytes, m.stage + s->stage);
+    if ((int)threadIdx.x / 32 == s->warp) {
+        if (s->round) wait_for(m.free + s->stage, (s->round - 1) & 1);
+        if (threadIdx.x % 32 == 0) {
+            expect(m.stage + s->stage, s->bytes);
+            copy_bulk(m.acts + s->stage * ROWS * 128, s->from, s->bytes, m.stage + s->stage);
+        }
     }
     s->from += s->step, s->left--;
     s->warp = (s->warp + 1) % WARPS_OF_BLOCK;
@@ -101,7 +103,7 @@ static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args
                 wait_for(m.stage + stage, stage_turn);
                 between_stages();
                 copy_stage<ROWS>(&s, m);
-                __syncwarp(); /* a lane may have waited alone, and the steps below want all of them */
+                __syncwarp(); /* a lane may have copied alone, and the steps below want all of them */
                 const uint8_t *acts = m.acts + stage * ROWS * 128;
 #pragma unroll
                 for (int u = 0; u < 2; u++) {
