@@ -358,8 +358,8 @@ void rvi_cuda_fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
     }
 }
 
-/* Rows that the last command of the list is to copy to the device, where they still lie on the host;
- * NULL: it does not copy these. Weights are read row by row so, without a word to the device. */
+/* Rows that the last command is to copy to the device, where they still lie on the host; NULL: it
+ * does not copy these. Weights are read row by row so, without a word to the device. */
 static const uint8_t *find_staged(const rvi_cuda *c, const rvi_cuda_cols *x, int n_rows)
 {
     const rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
