@@ -46,6 +46,9 @@ static const function functions[] = {
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product)
                     RVI_CUDA_QUANTS(X) ROW(product_row_F16, product)
 #undef X
+    ROW(operands, operand) ROW(gemm_f32, gemm) ROW(gemm_bf16, gemm) ROW(span_attention, span)
+        ROW(span_queries_back, span) ROW(span_keys_back, span) ROW(norm_back, norm_back)
+            ROW(glu_back, glu_back) ROW(move_rows, move) ROW(scatter_add, move) ROW(loss, loss)
 #define X(name, weights, before, main, after) ROW(matmul_##name##_1, matmul) ROW(matmul_##name##_4, matmul)
                     RVI_CUDA_TYPES(X)
 #undef X

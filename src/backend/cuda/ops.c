@@ -440,6 +440,10 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES, large[i].bytes);
+    rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
+    if (!r)
+        r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
+                               RVI_CUDA_GEMM_STAGES * RVI_CUDA_GEMM_STAGE);
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
 }
 
