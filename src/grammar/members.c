@@ -161,16 +161,15 @@ unsigned rvi_machine_key_ways(rvi_machine *m, const rvi_place *at, rvi_place *ot
     return (others && other->arg ? RVI_KEY_OTHER : 0u) | (names && named->arg ? RVI_KEY_NAMED : 0u);
 }
 
-/* Whether a key without a name goes on with a byte that leads to `next`: half a character may be
- * that of a name alone. */
-static bool other_goes_on(rvi_machine *m, const opened *o, const rvi_place *at, uint8_t b,
-                          uint32_t next)
+/* Whether a key without a name (0), or a name (1), goes on with a byte that leads to `next`: half a
+ * character may be that of the other alone. */
+static bool way_goes_on(rvi_machine *m, const rvi_place *at, uint8_t b, uint32_t next, size_t way)
 {
     rvi_rxs *x = &m->values.rxs;
     const rvi_lex_state s = m->lexer.states[next];
-    if (rvi_rx_part(x, s.rx, 0) == RVI_RX_NONE) return false;
-    if (!s.pending || !o->p->names_stray || rvi_rx_part(x, s.rx, 1) == RVI_RX_NONE) return true;
-    uint32_t alone = rvi_lex_with(&m->lexer, at->arg, rvi_rx_only(x, s.rx, 0));
+    if (rvi_rx_part(x, s.rx, way) == RVI_RX_NONE) return false;
+    if (!s.pending || rvi_rx_part(x, s.rx, 1 - way) == RVI_RX_NONE) return true;
+    uint32_t alone = rvi_lex_with(&m->lexer, at->arg, rvi_rx_only(x, s.rx, way));
     return alone && rvi_lex_step(&m->lexer, alone, b, NULL) != RVI_LEX_DEAD;
 }
 
@@ -178,10 +177,10 @@ static bool other_goes_on(rvi_machine *m, const opened *o, const rvi_place *at, 
 static bool key_hopeful(rvi_machine *m, const rvi_place *at, uint8_t b, uint32_t next)
 {
     const opened *o = look(m, at->frame);
-    if (spare_room(o) && other_goes_on(m, o, at, b, next)) return true;
+    if (spare_room(o) && way_goes_on(m, at, b, next, 0)) return true;
+    if (!way_goes_on(m, at, b, next, 1)) return false;
     rvi_rx names = rvi_rx_part(&m->values.rxs, m->lexer.states[next].rx, 1);
     uint32_t state = rvi_rx_auto_state(&m->values.rxs, names);
-    if (state == UINT32_MAX) return false;
     return some_name_allowed(m, o, o->p->names->nodes[state].low, o->p->names->nodes[state].high);
 }
 

@@ -123,6 +123,10 @@ static const example schemas[] = {
      "\"patternProperties\":{\"^/[^/]*$\":{}},\"additionalProperties\":false,\"maxProperties\":2}",
      {"{\"/\":1,\"ab\":2}", "{\"ab\":1,\"\xC3\xA9\":2}", "{\"ab\":3,\"/\xC3\xA9\":1}"},
      {"{\"/a\":1,\"/b\":2}", "{\"ab\":1,\"/\":1,\"/\":2}", "{\"\xC3\xA9\":1,\"/\":2}"}},
+    /* no room for other keys: half a character that is theirs alone is none of a name */
+    {"{\"required\":[\"ab\"],\"properties\":{\"\xC3\xA9\":{}},\"maxProperties\":1}",
+     {"{\"ab\":1}", "{\"\\u0061b\":1}", "7"},
+     {"{}", "{\"\xC3\xA9\":1}", "{\"\xE2\x82\xAC\":1}", "{\"ab\":1,\"a\":2}"}},
     {"{\"$ref\":\"#/$defs/"
      "t\",\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":"
      "\"#/$defs/t\"}},\"additionalProperties\":false}}}",
