@@ -111,7 +111,7 @@ void rvi_members_open(rvi_machine *m, uint32_t frame, rvi_object *shape, rvi_pla
 {
     rvi_object_plan *p = rvi_object_plan_get(&m->values, shape);
     if (!p || !rvi_object_plan_ready(&m->values, p)) return;
-    uint32_t n_required = 0;
+    uint32_t n_required = 0, n_possible = 0;
     if (p->n_named > MAX_NAMES) {
         rvi_machine_fail(m, RV_E_TOO_LONG, "an object has more than 65536 names");
         return;
@@ -119,8 +119,10 @@ void rvi_members_open(rvi_machine *m, uint32_t frame, rvi_object *shape, rvi_pla
     for (uint32_t w = 0; w < p->n_words; w++) {
         if (p->required[w] & ~p->possible[w]) return;
         for (uint64_t bits = p->required[w]; bits; bits &= bits - 1) n_required++;
+        for (uint64_t bits = p->possible[w]; bits; bits &= bits - 1) n_possible++;
     }
-    if (n_required > shape->max) return;
+    if (n_required > shape->max || shape->min > shape->max) return;
+    if (p->others == RVI_RX_NONE && n_possible < shape->min) return;
     rvi_frame f = {.parent = frame, .kind = RVI_FRAME_OBJECT};
     if (!(f.plan = rvi_machine_plan_number(m, p, &p->number))) return;
     uint32_t inside = rvi_machine_frame_put(m, &f);

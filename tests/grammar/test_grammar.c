@@ -638,6 +638,35 @@ static void test_ends_that_are_asked_for(void **state)
     }
 }
 
+/* What has no value of its kind is not begun, where another kind has one. */
+static void test_what_cannot_be(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{\"minProperties\":2,\"maxProperties\":1}", "{"},
+        {"{\"type\":[\"object\",\"null\"],\"properties\":{\"a\":{}},\"minProperties\":2,"
+         "\"additionalProperties\":false}",
+         "{"},
+        {"{\"required\":[\"a\",\"b\"],\"maxProperties\":1}", "{"},
+        {"{\"minItems\":2,\"maxItems\":1}", "["},
+        {"{\"type\":[\"array\",\"null\"],\"items\":false,\"minItems\":1}", "["},
+        {"{\"minLength\":2,\"maxLength\":1}", "\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        uint32_t behind;
+        const char *schema = cases[i][0];
+        assert_int_equal(rvi_grammar_schema(&g, vocab, schema, strlen(schema), NULL, NULL), RV_OK);
+        assert_int_equal(rvi_grammar_text(g, rvi_grammar_start(g), "null", 4, &behind, NULL),
+                         RV_OK);
+        assert_true(behind && rvi_grammar_ends(g, behind));
+        assert_int_equal(rvi_grammar_text(g, rvi_grammar_start(g), cases[i][1], 1, &behind, NULL),
+                         RV_OK);
+        if (behind) fail_msg("%s begins with %s", schema, cases[i][1]);
+        rvi_grammar_free(g);
+    }
+}
+
 /* Where no end is near, looking for one is given up soon, and the text may go on. */
 static void test_far_ends(void **state)
 {
@@ -675,6 +704,7 @@ int main(void)
         cmocka_unit_test(test_many_trials),
         cmocka_unit_test(test_blanks),
         cmocka_unit_test(test_ends_that_are_asked_for),
+        cmocka_unit_test(test_what_cannot_be),
         cmocka_unit_test(test_far_ends),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
