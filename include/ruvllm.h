@@ -180,7 +180,7 @@ typedef struct rv_memory {
     uint64_t mapped_resident; /* pages of mapped model files that are in memory, */
     uint64_t program;         /* and of other files: the program itself, libraries */
     uint64_t resident;        /* as the system counts it */
-    uint64_t training;        /* what learners compute with in the background, while they do */
+    uint64_t training;        /* what learners compute with on the CPU in the background */
 } rv_memory;
 
 RV_API rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err);

@@ -243,7 +243,8 @@ RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progre
 
 /* A JSON object: counts ("lessons", "waiting"), "learned" (what was taught and where it counts:
  * "scope", with what it took the place of: "instead_of"), "ended" (what was taken back or corrected
- * since), "instructions", "generations" (with what those trained here were seen to say: "said"),
+ * since), "instructions", "generations" (how many lessons, and how many of their other
+ * wordings, those trained here were seen to answer: "said", "wordings_said" of "wordings"),
  * "background" (what its thread does: "off", "calibrating", "training" ...) with
  * "background_progress" {"stage", "done", "total", "remaining_s"}, "background_error", measured
  * figures. */

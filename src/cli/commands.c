@@ -55,8 +55,9 @@ const cli_command cli_commands[] = {
      "  --max-body N         MiB of a request (32)\n"
      "  --max-waiting N      requests that wait (4096); one more is 429\n"
      "  --max-per-key N      the same for the keys of one name; no limit without it\n"
-     "  --memory SIZE        what weights, KV pages, adapters and scratch may take together: 512M, "
-     "1.5G. Pages and adapters that are merely kept are given up first, then models that nobody "
+     "  --memory SIZE        what weights, KV pages, adapters, scratch and training may take "
+     "together: 512M, 1.5G. Pages and adapters that are merely kept are given up first, then "
+     "models that nobody "
      "uses; requests wait for room. A model that does not fit beside one request of --ctx tokens "
      "is "
      "refused\n"
@@ -96,8 +97,8 @@ const cli_command cli_commands[] = {
      "  --per-minute N       requests a minute; no limit without it\n"
      "  --learning shared|tenant|off\n"
      "                       what its users teach is for all, for the keys of this name, or "
-     "nothing is taught and used (shared)\n"
-     "  FILE keeps a hash of the key, which does not give it away.\n",
+     "they neither teach nor use what was taught (shared)\n"
+     "  FILE stores only a hash, from which the key cannot be recovered.\n",
      cli_key, NULL},
     {"witness", "verify DIR|URL | replay DIR MODEL", "check the log of serve --witness",
      "  verify DIR|URL       no line was changed, removed or inserted, and no content\n"
@@ -120,7 +121,7 @@ const cli_command cli_commands[] = {
      "..., \"rejected\": ...}: the better of two answers\n"
      "  --instant            answer from memory at once, train later: with 'learn run' or while "
      "you chat (default)\n"
-     "  --background         train now: groups of corrections become adapters\n"
+     "  --background         train now: groups of corrections become adapters; then ask again\n"
      "  --deep               train longer, with a validation split, and preferences too\n"
      "  --adapter NAME       store what is taught under this name (default)\n"
      "  --json               report what changed, one JSON object a lesson\n",
@@ -128,7 +129,7 @@ const cli_command cli_commands[] = {
     {"learn", "ACTION [-m MODEL]", "show, train, undo, export or merge what was learned",
      "  status               what was taught, what is not trained yet, the generations of "
      "adapters\n"
-     "  run                  train now what is not trained yet, and ask again\n"
+     "  run                  train what is not trained yet, then check what the weights answer\n"
      "  pause                stop training in the background of chats and servers until 'learn "
      "run'\n"
      "  undo                 take back what was taught last, in whichever chat or server\n"
@@ -139,8 +140,8 @@ const cli_command cli_commands[] = {
      "  import PATH          add an adapter from another source as a generation\n"
      "  merge A B            merge two generations into one\n"
      "  log verify           check the hash chain of the feedback log\n"
-     "  forget TEXT          remove what was taught with this text, or part of a word, in its "
-     "question or answer, also what was undone or corrected since\n"
+     "  forget TEXT          remove lessons whose question or answer contains this text, even "
+     "inside a word, also those undone or corrected since\n"
      "\n"
      "  -m, --model MODEL    the model that was taught (smollm2)\n"
      "  --adapter NAME       use what is stored under this name (default)\n"

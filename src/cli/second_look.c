@@ -299,7 +299,6 @@ rv_status cli_second_look_trained(const rv_model *m, const cli_learning *l, int 
     if (!st && n) {
         rvi_buf_printf(out, "asked again: weights alone answer %d of %d", said, n);
         if (wordings) rvi_buf_printf(out, ", and %d of %d other wordings", wordings_said, wordings);
-        if (said < n || wordings_said < wordings) rvi_buf_puts(out, " (memory answers the rest)");
         if (k.n_others)
             rvi_buf_printf(out, "; %zu of %zu neighbours unchanged", k.n_others - k.changed,
                            k.n_others);
