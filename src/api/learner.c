@@ -199,7 +199,10 @@ rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progress, voi
     return leave_alone(&a, st, err);
 }
 
-enum { MOST_TURNS = 64 << 20 }; /* bytes of their texts */
+enum {
+    MOST_TURNS = 64 << 20, /* bytes of their texts */
+    MOST_PIECES = 256 /* what others begin meanwhile may undo a piece: at last it is done whole */
+};
 
 /* The texts of the user's turns, in the arena. */
 static rv_status user_turns(const rvi_json *chat, rvi_arena *arena, const char ***turns, size_t *n,
@@ -335,7 +338,9 @@ rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *given, r
     const rvi_json *json;
     if (s->e->m != l->m) st = rvi_error(err, RV_E_INVALID, "the session is of another model");
     if (!st) st = rvi_api_read_chat(&chat, &json, given, &arena, err);
-    while (!st && rvi_api_is_serving(l->m->rt) && rvi_api_prepare_learning(l, json, !s->unjudged))
+    for (int i = 0; !st && i < MOST_PIECES && rvi_api_is_serving(l->m->rt) &&
+                    rvi_api_prepare_learning(l, json, !s->unjudged);
+         i++)
         rvi_api_make_way(&turn);
     if (!st && s->s->answer) /* asked last: while others had their turns, one may have begun */
         st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
@@ -416,7 +421,9 @@ rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
 /* Scoring may take forward passes: beside services, a piece in each turn. */
 static void prepare_judging(rvi_api_turn *turn, const rv_learner *l)
 {
-    while (rvi_api_is_serving(l->m->rt) && rvi_instant_prepare(l->l, true)) rvi_api_make_way(turn);
+    for (int i = 0;
+         i < MOST_PIECES && rvi_api_is_serving(l->m->rt) && rvi_instant_prepare(l->l, true); i++)
+        rvi_api_make_way(turn);
 }
 
 static rv_status need_answer(const rv_learner *l, const rv_session *s, rv_error *err)

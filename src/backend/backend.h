@@ -186,9 +186,10 @@ typedef struct rvi_backend_ops {
     /* Memory of the host that fetch copies into faster than into any other; NULL: none is left. */
     void *(*host_new)(rvi_backend *be, size_t bytes);
     void (*host_free)(rvi_backend *be, void *p); /* accepts NULL */
-    /* Compute ops may be collected; submit, rows_read and fetch start what was collected. Until
-     * then the positions and page tables that kv_write and attention were given must stay as they
-     * are; every other argument may change when its op returns. */
+    /* Compute ops may be collected; submit starts what was collected, and so do rows_read and fetch
+     * unless what they want lies on the host, and freeing scratch. Until then the positions and
+     * page tables that kv_write and attention were given must stay as they are; every other
+     * argument may change when its op returns. */
     void (*submit)(rvi_backend *be);
     /* Whether the device still works. Once it does not, ops do nothing, rows read as NaN, and this
      * says why. */

@@ -72,11 +72,12 @@ rv_status rvi_bound_reconsider(rvi_bound *b, int left, int32_t *id, rv_error *er
     if (b->ending || left > b->near || b->n_taken < b->n_forced) return RV_OK;
     rv_status st = b->by.peek(b->by.ctx, b->state, *id, &next, err);
     if (!st && next) st = b->by.finish(b->by.ctx, next, b->forced, &n, &found, err);
+    if (!st && !found) b->near = left - RVI_MAX(left / 8, 1); /* looking in vain takes long */
     if (st || !found || (int)n < left) return st;
     st = b->by.finish(b->by.ctx, b->state, b->forced, &n, &found, err);
     if (st) return st;
     if (!found || (int)n > left) {
-        b->near = left - RVI_MAX(left / 8, 1); /* looking in vain takes long */
+        b->near = left - RVI_MAX(left / 8, 1);
         return RV_OK;
     }
     b->ending = true;

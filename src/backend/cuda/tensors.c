@@ -35,6 +35,9 @@ static rv_status tensor_new(rvi_tensor **out, rvi_qtype type, uint64_t n_rows, u
 void rvi_cuda_tensor_free(rvi_backend *be, rvi_tensor *t)
 {
     if (!t) return;
+    /* what is still to be started may write to it; adapters, which any thread may free, are there
+     * when they are made */
+    if (t->bytes && t->counted == &be->memory->scratch) rvi_cuda_submit(be);
     if (t->bytes) {
         rvi_cuda_release(rvi_cuda_of(be), t->at);
         atomic_fetch_sub(t->counted, t->bytes);
@@ -386,12 +389,12 @@ void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
                    src.t->host + (size_t)i * (size_t)src.t->n_cols + (size_t)src.first, row);
         return;
     }
-    const uint8_t *staged = rvi_cuda_is_idle(c) ? NULL : find_staged(c, &x, n_rows);
+    /* an adapter's matrices have been there since they were made: any thread may read them */
+    const uint8_t *staged = waits && !rvi_cuda_is_idle(c) ? find_staged(c, &x, n_rows) : NULL;
     if (staged) {
         memcpy(dst, staged, piece);
         return;
     }
-    /* an adapter's matrices have been there since they were made: any thread may read them */
     rvi_cu_stream *stream = waits ? c->stream : c->copies;
     if (waits) rvi_cuda_submit(be);
     rvi_cu_result r = atomic_load(&c->failed);

@@ -293,11 +293,13 @@ static rv_status load(const rvi_learner *l, rvi_generation *g, const char *path,
     return st;
 }
 
-/* What its file tells of its training; one that tells nothing was not trained here. */
+/* What its file tells of its training; one that tells nothing was not trained here. What was seen
+ * here is more exact. */
 static void read_provenance(rvi_generation *g)
 {
     rvi_arena arena = {0};
     const rvi_json *root;
+    if (g->figures.n_steps) return;
     const char *text = g->adapter->provenance;
     if (text && !rvi_json_parse(&root, text, strlen(text), &arena, "provenance", NULL)) {
         int64_t steps = rvi_json_int(rvi_json_get(root, "steps"), 0);
@@ -341,7 +343,8 @@ rv_status rvi_learner_need_adapter(rvi_learner *l, int number, const rvi_generat
     if (g->erased)
         return rvi_error(err, RV_E_NOT_FOUND,
                          "generation %d is erased: what it learned was forgotten", g->number);
-    rv_status st = g->adapter ? RV_OK : read_adapter(l, g, &out_of_reach, err);
+    rv_status st = g->adapter ? RV_OK : rvi_learner_reserve(l, err);
+    if (!st && !g->adapter) st = read_adapter(l, g, &out_of_reach, err);
     if (!st) *out = g;
     return st;
 }

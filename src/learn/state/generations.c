@@ -186,7 +186,7 @@ bool rvi_generations_gate_merged(const rvi_generations *g, const rvi_generation 
 bool rvi_generations_of_lessons(const rvi_generations *g, const rvi_generation *x)
 {
     bool yes = x->origin == RVI_FROM_GROUP || x->origin == RVI_FROM_SHARED;
-    for (size_t i = 0; !yes && i < x->n_parents; i++) {
+    for (size_t i = 0; !yes && x->origin == RVI_FROM_MERGE && i < x->n_parents; i++) {
         const rvi_generation *parent =
             x->parents[i] ? rvi_generations_find(g, x->parents[i]) : NULL;
         yes = parent && parent->number < x->number && rvi_generations_of_lessons(g, parent);
