@@ -315,7 +315,9 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
                            .answers = &v->s.answers,
                            .worker = &v->s.worker,
                            .find_model = find_model,
-                           .ctx = &v->s};
+                           .ctx = &v->s,
+                           .behind = true};
+    rvi_kept_follow(&v->s.kept); /* what was forgotten before is of no answer that is given here */
     atomic_init(&v->s.ending, false);
     rv_status st = start_events(v, err);
     v->s.conns = (rvi_conns){

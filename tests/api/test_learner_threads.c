@@ -562,6 +562,7 @@ static rv_memory memory_of(const house *h)
  * there is no room for it, it waits. */
 static void training_has_its_memory(void **ctx)
 {
+    enum { TRIES = 20 };
     house *h = *ctx;
     rv_learner_options o = options(h);
     rv_learner *l = open_learner(h, &o);
@@ -577,15 +578,21 @@ static void training_has_its_memory(void **ctx)
     assert_int_equal(memory_of(h).training, 0);
     tight.bytes = UINT64_C(1) << 40; /* enough */
     assert_ok(rv_runtime_set_budget(h->o.rt, &tight, err));
-    uint64_t before = memory_of(h).scratch, most = 0, used = 0;
+    uint64_t before = memory_of(h).scratch;
+    bool counted = false; /* between two looks that see the same */
     rvi_background_wake(l);
-    while (!look(l).generations)
-        for (int i = 0; i < 100; i++) {
-            most = RVI_MAX(most, memory_of(h).training);
-            assert_ok(rv_runtime_get_budget(h->o.rt, &use, err));
-            used = RVI_MAX(used, use.scratch.used);
-        }
-    assert_true(most > 1000000 && used >= before + most);
+    for (int i = 0; !counted && i < TRIES; i++) {
+        int n = look(l).generations;
+        if (i) correct(l, "What is Zorkin's favourite colour?", i % 2 ? "green" : "blue");
+        while (look(l).generations == n)
+            for (int k = 0; k < 100; k++) {
+                uint64_t training = memory_of(h).training;
+                assert_ok(rv_runtime_get_budget(h->o.rt, &use, err));
+                counted = counted || (training > 1000000 && training == memory_of(h).training &&
+                                      use.scratch.used >= before + training);
+            }
+    }
+    assert_true(counted);
     (void)wait_for(l);
     rv_learner_pause(l);
     assert_int_equal(memory_of(h).training, 0);
