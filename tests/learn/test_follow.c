@@ -450,6 +450,60 @@ static void what_is_out_of_use_is_not_read(void **state)
     rvi_store_close(&s.store);
 }
 
+/* The log alone makes all of them again. */
+static void assert_retraced(rvi_store *log, uint64_t n)
+{
+    rvi_retrace again;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_learner *fresh = open_new(&store, &o);
+    assert_ok(rvi_learner_retrace(fresh, log, NULL, NULL, &again, err));
+    assert_int_equal(again.different, 0);
+    assert_int_equal(again.n_generations, n);
+    close_both(fresh, &store);
+}
+
+static void spoil_stored(shared *s)
+{
+    const char zeros[40] = {0};
+    assert_ok(rvi_store_put(&s->store, "adapter", "0000000001", 10, zeros, sizeof zeros, err));
+}
+
+/* An adapter is found damaged while a group is being trained: that group was taken without what it
+ * held, which is trained next. */
+static void what_is_lost_meanwhile_comes_next(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    rvi_round r;
+    bool published;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "meanwhile");
+    teach_two(a);
+    study(a, RV_LOOP_BACKGROUND);
+    tell(a, city, "Oslo");
+    assert_ok(rvi_learner_rollback(a, 0, &done, err));
+    rvi_learner_free(a);
+    a = join(&s, 0, "meanwhile"); /* which reads no adapter that is out of use */
+    assert_ok(rvi_round_take(&r, a, err));
+    assert_int_equal(r.n_waiting, 1);
+    spoil_file("meanwhile/generation-000001.gguf");
+    spoil_stored(&s);
+    assert_ok(rvi_learner_undo(a, &done, err)); /* now it is needed again */
+    assert_true(rvi_learner_generation(a, 1)->lost);
+    assert_ok(rvi_round_train(&r, a, &a->base, NULL, NULL, err));
+    assert_ok(rvi_round_publish(&r, a, &published, err));
+    assert_true(published);
+    rvi_round_deinit(&r, a);
+    assert_int_equal(rvi_learner_waiting(a), 2);
+    study(a, RV_LOOP_BACKGROUND);
+    assert_int_equal(rvi_learner_waiting(a), 0);
+    assert_retraced(&s.store, 3);
+    rvi_learner_free(a);
+    rvi_store_close(&s.store);
+}
+
 /* One finds an adapter damaged, in its folder and in the store, and trains what it held anew. The
  * other, whose copy is whole, goes on with the new one too, as does whoever comes later: forgetting
  * by any of them reaches it. */
@@ -458,7 +512,6 @@ static void all_lose_what_one_has_lost(void **state)
     (void)state;
     shared s;
     rvi_adaptation done;
-    const char zeros[40] = {0};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "lost-a"), *b = join(&s, 1, "lost-b");
     teach_two(a);
@@ -468,7 +521,7 @@ static void all_lose_what_one_has_lost(void **state)
     assert_non_null(rvi_learner_generation(b, 1)->adapter);
     rvi_learner_free(a);
     spoil_file("lost-a/generation-000001.gguf");
-    assert_ok(rvi_store_put(&s.store, "adapter", "0000000001", 10, zeros, sizeof zeros, err));
+    spoil_stored(&s);
     a = join(&s, 0, "lost-a");
     assert_int_equal(rvi_learner_waiting(a), 2);
     study(a, RV_LOOP_BACKGROUND);
@@ -489,14 +542,7 @@ static void all_lose_what_one_has_lost(void **state)
         assert_false(rvi_generation_active(rvi_learner_generation(b, 1)));
         assert_same(of_generation(b, 2), of_generation(a, 2));
     }
-    rvi_retrace again;
-    rvi_store store;
-    rvi_learner_options o = tiny_options();
-    rvi_learner *fresh = open_new(&store, &o); /* the log alone makes both again */
-    assert_ok(rvi_learner_retrace(fresh, &s.store, NULL, NULL, &again, err));
-    assert_int_equal(again.n_generations, 2);
-    assert_int_equal(again.different, 0);
-    close_both(fresh, &store);
+    assert_retraced(&s.store, 2);
     assert_ok(rvi_learner_forget(b, "Rex", &done, err));
     rvi_learner_yield(b);
     assert_true(follow(a));
@@ -634,6 +680,7 @@ int main(void)
         cmocka_unit_test(forgetting_erases_every_copy),
         cmocka_unit_test(erasing_is_made_up_for),
         cmocka_unit_test(what_is_out_of_use_is_not_read),
+        cmocka_unit_test(what_is_lost_meanwhile_comes_next),
         cmocka_unit_test(all_lose_what_one_has_lost),
         cmocka_unit_test(killed_after_publishing),
         cmocka_unit_test(one_probes),

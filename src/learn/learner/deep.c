@@ -50,6 +50,7 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
     *made = (rvi_generation){.number = rvi_learner_next_number(l),
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe};
+    rvi_generations_name_lost(&l->generations, made);
     j->pairs = rvi_alloc_array(l->preferences.n + 1, sizeof *j->pairs);
     if (!j->pairs) return rvi_nomem(err, "pairs");
     j->n = (int)gather(l, j->pairs, UINT64_MAX, &made->first, &made->last);

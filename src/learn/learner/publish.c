@@ -137,7 +137,6 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     f.seed = l->o.seed;
     f.recipe = rvi_text_of(rvi_recipe_name(g));
     f.target = g->known;
-    if (f.kind == RVI_FEEDBACK_PUBLISH) rvi_generations_name_lost(&l->generations, g);
     if (l->deep && g->known) f.note = rvi_text_of(l->deep);
     f.n_parents = g->n_parents;
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];

@@ -61,6 +61,7 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
                                .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
                                .recipe = (rvi_recipe)l->o.recipe,
                                .gated = l->o.shared || l->o.recipe == RVI_RECIPE_GATED};
+    rvi_generations_name_lost(&l->generations, &r->made);
     if (r->n_waiting) {
         r->made.first = r->events[0];
         r->made.last = r->events[r->n_waiting - 1];

@@ -43,8 +43,8 @@ typedef struct rvi_generation {
     int n_groups;
     uint64_t first, last; /* events it was made from; 0: none */
     uint64_t known;       /* the last event of the log when its making began; 0: not made here */
-    int parents[RVI_GENERATION_PARENTS]; /* of a merge; of others those that were lost by then, so
-                                            that what they held waited again */
+    int parents[RVI_GENERATION_PARENTS]; /* of a merge; of others those that were lost when its
+                                            making began, so that what they held waited again */
     size_t n_parents;
     rvi_study_result figures; /* n_steps 0: not trained here */
     /* what it was seen to say by itself when it was made here: of what it learned, and of so many
