@@ -615,6 +615,33 @@ static void one_probes(void **state)
     rvi_store_close(&s.store);
 }
 
+/* What was prepared, or used, before the model had texts of its own gets them as soon as it does. */
+static void probes_get_the_models_own_texts(void **state)
+{
+    (void)state;
+    enum { HALF = 4 };
+    for (int early = 0; early < 3; early++) { /* pieces of it; half of it; not at all */
+        rvi_store store;
+        rvi_learner_options o = tiny_options();
+        rvi_learner *l = open_new(&store, &o);
+        assert_true(l->calibrated);
+        assert_ok(rvi_instant_new_micro(l, err));
+        l->instant.probe_due = true;
+        l->calibrated = early == 2;
+        for (int i = 0; !early && i < HALF; i++) assert_true(rvi_instant_prepare(l, false));
+        if (early == 1) {
+            assert_ok(rvi_instant_catch_up(l, err));
+            assert_int_equal(rvi_probe_n_texts(l->instant.probe), HALF);
+        }
+        l->calibrated = l->instant.probe_due = true;
+        while (rvi_instant_prepare(l, false)) continue;
+        assert_ok(rvi_instant_catch_up(l, err));
+        assert_false(l->instant.probe_due);
+        assert_int_equal(rvi_probe_n_texts(l->instant.probe), 2 * HALF);
+        close_both(l, &store);
+    }
+}
+
 /* A process takes back what came by itself; what another said later goes on standing. */
 static void each_takes_back_its_own(void **state)
 {
@@ -684,6 +711,7 @@ int main(void)
         cmocka_unit_test(all_lose_what_one_has_lost),
         cmocka_unit_test(killed_after_publishing),
         cmocka_unit_test(one_probes),
+        cmocka_unit_test(probes_get_the_models_own_texts),
         cmocka_unit_test(each_takes_back_its_own),
         cmocka_unit_test(pausing_reaches_all),
     };

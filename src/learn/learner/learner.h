@@ -59,14 +59,11 @@ typedef struct rvi_instant {
     size_t n_states;
     size_t state_len;     /* bytes of the largest that was seen */
     rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
-    rvi_probe *probe;
-    int since_probe; /* events */
-    bool probe_due;  /* and not done yet */
-    /* what is on its way, in pieces; NULL: nothing is */
-    rvi_capturer *next_capturer;
-    rvi_probe *next_probe;
-    int n_taken;    /* texts that the probe was begun with, */
-    bool takes_own; /* which may be the model's own, too */
+    rvi_probe *probe;     /* NULL: not needed yet */
+    int n_taken;          /* texts that it has, or has begun */
+    int since_probe;      /* events */
+    bool probe_due;       /* and not done yet */
+    rvi_capturer *next_capturer; /* is on its way, in pieces; NULL: it is not */
 } rvi_instant;
 
 typedef struct rvi_learner {
