@@ -1,9 +1,5 @@
 /* The log, and the owners of what follows from it: an event is logged first, then each owner
  * applies it; opening applies the whole log again, event by event, as it was when it came. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/journal/text.h"
@@ -57,30 +53,6 @@ rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err
     }
 }
 
-static int mark_absorbed(void *ctx, rvi_bytes key, rvi_bytes record)
-{
-    rvi_learner *l = ctx;
-    char text[24] = "";
-    (void)record;
-    if (key.len < sizeof text) memcpy(text, key.data, key.len);
-    rvi_lesson *x = rvi_lessons_find(&l->lessons, strtoull(text, NULL, 10));
-    if (x && x->generation) x->absorbed = true;
-    return 0;
-}
-
-rv_status rvi_learner_mark_absorbed(rvi_learner *l, rv_error *err)
-{
-    return rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);
-}
-
-rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_learned *x, rv_error *err)
-{
-    char key[24];
-    int len = snprintf(key, sizeof key, "%020llu", (unsigned long long)x->event);
-    return x->absorbed ? rvi_store_put(&l->store, "absorbed", key, (size_t)len, "1", 1, err)
-                       : rvi_store_remove(&l->store, "absorbed", key, (size_t)len, err);
-}
-
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
 {
     rv_status st = l->dir ? rvi_os_make_private_dirs(l->dir, err) : RV_OK;
@@ -88,7 +60,6 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
     if (!st) st = rvi_learner_read_paused(l, err);
     if (!st) st = rvi_learner_read_log(l, err);
     if (!st) st = rvi_learner_settle(l, err);
-    if (!st) st = rvi_learner_mark_absorbed(l, err);
     if (!st) st = rvi_calibration_reopen(l, err);
     if (!st) st = rvi_instant_reopen_scores(l, err);
     l->any = l->judged = false;

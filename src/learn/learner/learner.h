@@ -141,7 +141,6 @@ typedef struct rvi_round {
     rvi_lesson_text *waiting, *old; /* the group; what the shared adapter learned before */
     uint64_t *events;               /* of the group's lessons, */
     uint64_t *said;                 /* and of the old ones */
-    bool *absorbed;
     size_t n_waiting, n_old;
     rvi_generation made; /* adapter NULL: not yet */
     rvi_buf file;        /* it lies there; empty: there is no file */

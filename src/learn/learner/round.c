@@ -41,10 +41,8 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
     *r = (rvi_round){.waiting = rvi_alloc_array(n, sizeof *r->waiting),
                      .old = rvi_alloc_array(n, sizeof *r->old),
                      .events = rvi_alloc_array(n, sizeof *r->events),
-                     .said = rvi_alloc_array(n, sizeof *r->said),
-                     .absorbed = rvi_zalloc_array(n, sizeof *r->absorbed)};
-    if (!r->waiting || !r->old || !r->events || !r->said || !r->absorbed)
-        return rvi_nomem(err, "lessons");
+                     .said = rvi_alloc_array(n, sizeof *r->said)};
+    if (!r->waiting || !r->old || !r->events || !r->said) return rvi_nomem(err, "lessons");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
         const rvi_lesson_text taught = {x->question, x->answer};
@@ -165,17 +163,15 @@ static rv_status look_at(rvi_round *r, const rvi_base_model *v, size_t k, const 
         r->made.n_wordings++;
         r->made.n_wordings_said += said;
     } else {
-        r->absorbed[k / WORDINGS] = said;
         r->made.n_said += said;
     }
     return st;
 }
 
-/* Does the adapter alone say what was taught in the words it was taught in? There its slot rests;
- * of a longer answer than this it is not asked. Other wordings are asked to tell how far that
- * reaches. */
-static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_base_model *v,
-                                rv_error *err)
+/* How much of what was taught does the adapter alone say? Of a longer answer than this it is not
+ * asked. */
+static rv_status count_said(rvi_round *r, const rvi_learner *l, const rvi_base_model *v,
+                            rv_error *err)
 {
     enum { TOKENS = 64 };
     rvi_adapter_use use = {r->made.adapter, 1};
@@ -219,12 +215,10 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_base_model *v,
     if (!st) st = study(r, l, judge, progress, ctx, err);
     rvi_recogniser_free(judge);
     rvi_baseline_use(&l->baseline, &l->base);
-    if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
+    if (!st && !l->o.no_slots) st = count_said(r, l, v, err);
     if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */
-    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+    for (size_t i = 0; !st && i < r->n_waiting; i++)
         st = rvi_generation_learn(&r->made, r->events[i], err);
-        if (!st) r->made.learned[i].absorbed = r->absorbed[i];
-    }
     if (!st) st = rvi_adapter_digest(r->made.adapter, r->made.digest, err);
     if (!st) st = rvi_learner_save_early(l, v, &r->made, &r->file, err);
     return st;
@@ -280,6 +274,5 @@ void rvi_round_deinit(rvi_round *r, rvi_learner *l)
     rvi_free(r->old);
     rvi_free(r->events);
     rvi_free(r->said);
-    rvi_free(r->absorbed);
     *r = (rvi_round){0};
 }

@@ -236,15 +236,6 @@ static rv_status hold_adapters(rvi_learner *l, const rvi_lesson *asked, bool all
     return rvi_adapter_sets_hold(&l->sets, adapters, n, out, err);
 }
 
-/* A slot rests where its adapter was seen to say the same by itself: alone, asked the very question
- * that taught it, and nothing before. Of other wordings the judge knows more than weights do. */
-static bool rests(const rvi_learner *l, const rvi_plan *p, const char *const *turns, size_t n_turns)
-{
-    const rvi_adapter_set *set = rvi_made_set_of(p->adapters);
-    return n_turns == 1 && set && set->n == 1 && rvi_learner_is_trained(l, p->asked) &&
-           rvi_question_same(turns[0], p->asked->question);
-}
-
 static rv_status find_asked(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
                             rv_error *err)
 {
@@ -297,8 +288,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     if (!st) st = find_asked(l, turns, n_turns, out, err);
     forget_passes(l);
     if (!st) st = hold_adapters(l, out->asked, false, &out->adapters, err);
-    if (!st && out->asked && !l->o.no_slots && !rests(l, out, turns, n_turns))
-        out->lesson = out->asked;
+    if (!st && !l->o.no_slots) out->lesson = out->asked;
     return st;
 }
 

@@ -19,7 +19,6 @@ typedef struct rvi_lesson {
     bool in_force;
     uint64_t ended_by; /* the event after which it is no longer in force, */
     bool forgotten;    /* which was its forgetting */
-    bool absorbed;     /* the adapter says it by itself: its slot is not needed */
 } rvi_lesson;
 
 typedef struct rvi_lessons { /* {0} is empty */
