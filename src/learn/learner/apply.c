@@ -12,9 +12,6 @@ rv_status rvi_learner_end(rvi_learner *l, rvi_text given, uint64_t by, int *n, r
     char *text = rvi_text_copy(given);
     rv_status st =
         text ? rvi_lessons_forget(&l->lessons, text, by, n, err) : rvi_nomem(err, "event");
-    rvi_lock_take(l->instructing);
-    if (!st) st = rvi_instructions_forget(&l->instructions, text, by, n, err);
-    rvi_lock_give(l->instructing);
     if (!st) st = rvi_preferences_forget(&l->preferences, text, by, n, err);
     rvi_free(text);
     return st;
@@ -27,9 +24,6 @@ rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
     rv_status st = rvi_history_apply(&l->history, f, err);
     if (!st) st = rvi_lessons_apply(&l->lessons, f, &l->base, err);
-    rvi_lock_take(l->instructing);
-    if (!st) st = rvi_instructions_apply(&l->instructions, f, err);
-    rvi_lock_give(l->instructing);
     if (!st) st = rvi_preferences_apply(&l->preferences, f, err);
     if (!st) st = rvi_refusals_apply(&l->refusals, f, err);
     if (st) return st;

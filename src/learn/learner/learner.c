@@ -22,7 +22,7 @@ static void forget_all(rvi_learner *l)
     rvi_history_deinit(&l->history);
     rvi_lessons_deinit(&l->lessons);
     rvi_lock_take(l->instructing);
-    rvi_instructions_deinit(&l->instructions);
+    rvi_buf_deinit(&l->instructions);
     rvi_lock_give(l->instructing);
     rvi_preferences_deinit(&l->preferences);
     rvi_refusals_deinit(&l->refusals);
@@ -186,7 +186,7 @@ static void put_ended(rvi_buf *out, const rvi_learner *l)
     (void)rvi_buf_printf(out, "],\"ended\":[");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->in_force || x->forgotten) continue;
+        if (x->in_force || x->forgotten || x->scope == RV_SCOPE_ALWAYS) continue;
         (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : "",
                              (unsigned long long)x->event);
         put_text(out, ",", "question", x->question);
@@ -196,16 +196,16 @@ static void put_ended(rvi_buf *out, const rvi_learner *l)
     }
 }
 
-static void put_instructions(rvi_buf *out, const rvi_instructions *all)
+static void put_instructions(rvi_buf *out, const rvi_lessons *all)
 {
     size_t n = 0;
     (void)rvi_buf_printf(out, "],\"instructions\":[");
     for (size_t i = 0; i < all->n; i++) {
-        const rvi_instruction *x = &all->list[i];
-        if (!x->in_force) continue;
+        const rvi_lesson *x = &all->list[i];
+        if (!rvi_lesson_instructs(x)) continue;
         (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : "",
                              (unsigned long long)x->event);
-        put_text(out, ",", "text", x->text);
+        put_text(out, ",", "text", x->answer);
         (void)rvi_buf_putc(out, '}');
     }
 }
@@ -254,12 +254,12 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     (void)rvi_buf_printf(out, "],\"learned\":[");
     n = 0;
     for (size_t i = 0; i < l->lessons.n; i++) {
-        if (!l->lessons.list[i].in_force) continue;
+        if (!rvi_lesson_answers(&l->lessons.list[i])) continue;
         if (n++) (void)rvi_buf_putc(out, ',');
         put_lesson(out, &l->lessons, &l->lessons.list[i]);
     }
     put_ended(out, l);
-    put_instructions(out, &l->instructions);
+    put_instructions(out, &l->lessons);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
     n = 0;
     for (size_t i = 0; i < l->preferences.n; i++) {

@@ -24,7 +24,6 @@
 #include "learn/state/adapter_sets.h"
 #include "learn/state/generations.h"
 #include "learn/state/history.h"
-#include "learn/state/instructions.h"
 #include "learn/state/lessons.h"
 #include "learn/state/preferences.h"
 #include "learn/state/refusals.h"
@@ -87,8 +86,8 @@ typedef struct rvi_learner {
     bool has_baseline;
     rvi_history history;
     rvi_lessons lessons;
-    rvi_instructions instructions;
-    rvi_lock *instructing; /* guards them: requests of a service read them on any thread */
+    rvi_buf instructions;  /* lessons of scope always, a line each */
+    rvi_lock *instructing; /* guards it: requests of a service read it on any thread */
     rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;

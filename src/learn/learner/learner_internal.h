@@ -56,7 +56,8 @@ bool rvi_learner_is_gated(const rvi_learner *l, const rvi_generation *g);
 bool rvi_learner_recall_reading(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out);
 void rvi_learner_save_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
                               size_t len);
-/* After every change of what stands: the recogniser knows exactly those lessons. */
+/* After every change of what stands: the recogniser knows exactly those lessons, and every chat has
+ * those instructions. */
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* The same where all that changed is that a lesson was added. */
 rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;

@@ -25,7 +25,8 @@ static bool is_within(const rvi_generation *g, uint64_t event)
 
 static bool lesson_is_of(const rvi_generation *g, const rvi_lesson *x)
 {
-    return g->origin != RVI_FROM_PAIRS && x->in_force && !x->generation && is_within(g, x->event);
+    return g->origin != RVI_FROM_PAIRS && rvi_lesson_answers(x) && !x->generation &&
+           is_within(g, x->event);
 }
 
 static bool pair_is_of(const rvi_generation *g, const rvi_preference *x)

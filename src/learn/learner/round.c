@@ -15,7 +15,7 @@
 
 static bool waits(const rvi_lesson *x)
 {
-    return x->in_force && !x->generation;
+    return rvi_lesson_answers(x) && !x->generation;
 }
 
 size_t rvi_learner_waiting(const rvi_learner *l)
@@ -28,7 +28,7 @@ size_t rvi_learner_waiting(const rvi_learner *l)
 size_t rvi_learner_standing(const rvi_learner *l)
 {
     size_t n = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) n += l->lessons.list[i].in_force;
+    for (size_t i = 0; i < l->lessons.n; i++) n += rvi_lesson_answers(&l->lessons.list[i]);
     return n;
 }
 
@@ -46,7 +46,7 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
         const rvi_lesson_text taught = {x->question, x->answer};
-        if (!x->in_force) continue;
+        if (!rvi_lesson_answers(x)) continue;
         if (x->generation && l->o.shared) {
             r->said[r->n_old] = x->event;
             r->old[r->n_old++] = taught;

@@ -1,7 +1,10 @@
 /* lessons.h - corrections: a question and the answer it should have had, as they were given.
  *
  * Of the corrections of one question the newest stands; the others are kept, and stand again when
- * what ended them is taken back. Nothing is ever removed, so that the log and the list agree. */
+ * what ended them is taken back. Nothing is ever removed, so that the log and the list agree.
+ *
+ * One of scope always is an instruction: its answer stands before every chat, and for its question
+ * too. It is not spoken, and goes into no weights. */
 #ifndef RVI_LEARN_STATE_LESSONS_H
 #define RVI_LEARN_STATE_LESSONS_H
 
@@ -11,10 +14,10 @@
 
 typedef struct rvi_lesson {
     uint64_t event;
-    rv_scope scope; /* topic or exact */
+    rv_scope scope;
     char *question, *answer;
     uint64_t key;   /* of the question (question.h) */
-    rvi_ids spoken; /* the answer's tokens, ended */
+    rvi_ids spoken; /* the answer's tokens, ended; of an instruction none */
     int generation; /* that holds it; 0: it waits */
     bool in_force;
     uint64_t ended_by; /* the event after which it is no longer in force, */
@@ -29,12 +32,14 @@ typedef struct rvi_lessons { /* {0} is empty */
 /* A lesson that is in no list yet. Where no question was given, the answer stands for it too.
  * RV_E_INVALID: the answer is empty. RV_E_TOO_LONG: it has more tokens than can be spoken. */
 rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
-                          const char *answer, rv_error *err) RVI_MUST_CHECK;
+                          const char *answer, rv_scope scope, rv_error *err) RVI_MUST_CHECK;
 void rvi_lesson_deinit(rvi_lesson *x);
+bool rvi_lesson_answers(const rvi_lesson *x);   /* in force, and no instruction */
+bool rvi_lesson_instructs(const rvi_lesson *x); /* in force, and one */
 
 /* Room for one more, so that the next cannot fail: before it is logged. */
 rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err) RVI_MUST_CHECK;
-/* Takes x; it stands, and no other of the same question. */
+/* Takes x; it stands, and no other of the same question (or instruction of the same words). */
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event);
 rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
 /* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
