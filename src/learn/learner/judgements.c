@@ -286,12 +286,8 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
     for (int i = 0; !st && i < n; i++) ids[i] = rvi_capture_get(c, answer, i).id;
     if (!st) st = rvi_base_model_decode(&l->base, ids, (size_t)n, out, err);
     if (!st && out->data) { /* its last character may be cut */
-        rvi_text text = {out->data + before, out->len - before};
-        out->len = before + RVI_MIN(rvi_text_invalid(text), (size_t)RVI_FEEDBACK_MAX_TEXT);
-        if (text.len > RVI_FEEDBACK_MAX_TEXT) {
-            text.len = out->len - before;
-            out->len = before + rvi_text_invalid(text);
-        }
+        size_t len = RVI_MIN(out->len - before, (size_t)RVI_FEEDBACK_MAX_TEXT);
+        out->len = before + rvi_text_invalid((rvi_text){out->data + before, len});
         out->data[out->len] = 0;
     }
     rvi_free(ids);
@@ -314,20 +310,18 @@ static void say(rvi_adaptation *out, rvi_micro_outcome outcome, double kl, bool 
 static rv_status log_score(rvi_learner *l, rvi_feedback *f, const rvi_capture *c, rv_error *err)
 {
     rvi_instant *in = &l->instant;
+    uint64_t states[RVI_INSTANT_STATES];
     size_t n = in->n_states;
-    uint64_t oldest = n ? in->states[0] : 0;
+    memcpy(states, in->states, sizeof states);
     rv_status st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
     st = append_judgement(l, f, c, err);
     if (!st) st = rvi_instant_save(l, f->seq, false, err);
     st = rvi_store_end(&l->store, st, err);
     if (!st) rvi_learner_logged(l, f);
-    if (!st || (in->n_states == n && (!n || in->states[0] == oldest))) return st;
+    if (!st) return RV_OK;
     in->n_states = n; /* the list is as it was */
-    if (in->states[0] != oldest) {
-        memmove(in->states + 1, in->states, (n - 1) * sizeof *in->states);
-        in->states[0] = oldest;
-    }
+    memcpy(in->states, states, sizeof states);
     return st;
 }
 
