@@ -9,12 +9,8 @@
 
 rv_status rvi_learner_end(rvi_learner *l, rvi_text given, uint64_t by, int *n, rv_error *err)
 {
-    char *text = rvi_text_copy(given);
-    rv_status st =
-        text ? rvi_lessons_forget(&l->lessons, text, by, n, err) : rvi_nomem(err, "event");
-    if (!st) st = rvi_preferences_forget(&l->preferences, text, by, n, err);
-    rvi_free(text);
-    return st;
+    rv_status st = rvi_lessons_forget(&l->lessons, given, by, n, err);
+    return st ? st : rvi_preferences_forget(&l->preferences, given, by, n, err);
 }
 
 /* Each owner looks at the events that concern it. Lessons and pairs come before generations, which

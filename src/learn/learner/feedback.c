@@ -69,11 +69,12 @@ static rv_status teach(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
     rvi_lesson x;
     rv_status st = always ? check_instruction(l, f, t->answer, err) : RV_OK;
     if (!st) st = rvi_lessons_reserve(&l->lessons, err);
-    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, t->scope, err);
+    if (!st) st = rvi_lesson_init(&x, &l->base, f->question, f->corrected, t->scope, err);
     if (st) return st;
     f->target = spoken;
-    rvi_refusal wrong = {.request = x.question, .lesson = spoken};
-    if (spoken) st = rvi_refusals_add(&l->refusals, &wrong, err);
+    if (spoken)
+        st = rvi_refusals_add(&l->refusals, 0, spoken, rvi_text_of(x.question), (rvi_text){0}, 0,
+                              err);
     if (!st && (st = rvi_learner_log(l, f, err)) && spoken) rvi_refusals_remove(&l->refusals, 0);
     if (st) {
         rvi_lesson_deinit(&x);
@@ -124,7 +125,7 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
     f.note = rvi_text_of("preference");
     rv_status st = rvi_learner_own(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st) st = rvi_preferences_add(&l->preferences, 0, question, chosen, rejected, err);
+    if (!st) st = rvi_preferences_add(&l->preferences, 0, f.question, f.corrected, f.given, err);
     if (st) return st;
     if ((st = rvi_learner_log(l, &f, err))) {
         (void)rvi_preferences_remove(&l->preferences, 0);

@@ -417,20 +417,6 @@ static rv_status find_branch(const rvi_learner *l, const rvi_capture *c, rvi_buf
     return st;
 }
 
-static rv_status note_refusal(rvi_learner *l, const char *question, uint64_t lesson, rvi_buf *text,
-                              size_t branch, rv_error *err)
-{
-    char *request = rvi_text_copy(rvi_text_of(question));
-    if (!request || !rvi_buf_puts(text, "")) {
-        rvi_free(request);
-        return rvi_nomem(err, "judgements");
-    }
-    rvi_refusal x = {.request = request, .lesson = lesson, .avoid = text->data, .branch = branch};
-    rv_status st = rvi_refusals_add(&l->refusals, &x, err);
-    rvi_free(request);
-    return st;
-}
-
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  uint64_t lesson, rvi_adaptation *out, rv_error *err)
 {
@@ -447,7 +433,8 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     f.target = lesson;
     /* the places for it first, so that nothing fails once it is logged */
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st) st = note_refusal(l, question, lesson, &text, branch, err);
+    if (!st)
+        st = rvi_refusals_add(&l->refusals, 0, lesson, f.question, f.note, f.branch, err);
     if (!st && (st = append_judgement(l, &f, c, err))) rvi_refusals_remove(&l->refusals, 0);
     if (!st) {
         rvi_learner_logged(l, &f);

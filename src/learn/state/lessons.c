@@ -28,11 +28,10 @@ static rv_status speak(rvi_lesson *x, const rvi_base_model *v, rv_error *err)
     return st;
 }
 
-rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
-                          const char *answer, rv_scope scope, rv_error *err)
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, rvi_text question,
+                          rvi_text answer, rv_scope scope, rv_error *err)
 {
-    rvi_text asked = rvi_text_trim(rvi_text_of(question));
-    rvi_text taught = rvi_text_trim(rvi_text_of(answer));
+    rvi_text asked = rvi_text_trim(question), taught = rvi_text_trim(answer);
     *x = (rvi_lesson){.in_force = true, .scope = scope};
     if (!taught.len) return rvi_error(err, RV_E_INVALID, "the corrected answer is empty");
     x->answer = rvi_text_copy(taught);
@@ -112,15 +111,15 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
     return ended;
 }
 
-rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n, rv_error *err)
+rv_status rvi_lessons_forget(rvi_lessons *l, rvi_text text, uint64_t by, int *n, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
         bool in = false;
-        st = rvi_words_contain(&in, x->question, strlen(x->question), text, strlen(text), err);
+        st = rvi_words_contain(&in, x->question, strlen(x->question), text.data, text.len, err);
         if (!st && !in)
-            st = rvi_words_contain(&in, x->answer, strlen(x->answer), text, strlen(text), err);
+            st = rvi_words_contain(&in, x->answer, strlen(x->answer), text.data, text.len, err);
         if (!in) continue;
         *n += x->in_force;
         x->forgotten = true;
@@ -134,13 +133,10 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int 
 static rv_status apply_correction(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
                                   rv_error *err)
 {
-    char *question = rvi_text_copy(f->question), *answer = rvi_text_copy(f->corrected);
     rvi_lesson x;
-    rv_status st = question && answer ? rvi_lessons_reserve(l, err) : rvi_nomem(err, "event");
-    if (!st) st = rvi_lesson_init(&x, v, question, answer, f->scope, err);
+    rv_status st = rvi_lessons_reserve(l, err);
+    if (!st) st = rvi_lesson_init(&x, v, f->question, f->corrected, f->scope, err);
     if (!st) rvi_lessons_add(l, &x, f->seq);
-    rvi_free(question);
-    rvi_free(answer);
     return st == RV_E_TOO_LONG ? RV_OK : st; /* of an earlier version: all else is still learned */
 }
 

@@ -31,8 +31,8 @@ typedef struct rvi_lessons { /* {0} is empty */
 
 /* A lesson that is in no list yet. Where no question was given, the answer stands for it too.
  * RV_E_INVALID: the answer is empty. RV_E_TOO_LONG: it has more tokens than can be spoken. */
-rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
-                          const char *answer, rv_scope scope, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, rvi_text question,
+                          rvi_text answer, rv_scope scope, rv_error *err) RVI_MUST_CHECK;
 void rvi_lesson_deinit(rvi_lesson *x);
 bool rvi_lesson_answers(const rvi_lesson *x);   /* in force, and no instruction */
 bool rvi_lesson_instructs(const rvi_lesson *x); /* in force, and one */
@@ -47,7 +47,7 @@ rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unk
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
 /* All with this text in their question or answer end, those that did not stand any more too; *n:
  * becomes so many more as stood. */
-rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n,
+rv_status rvi_lessons_forget(rvi_lessons *l, rvi_text text, uint64_t by, int *n,
                              rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came; forgetting is left to the learner. */
 rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
