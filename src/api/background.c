@@ -50,7 +50,7 @@ static void release_job(job *j)
 {
     if (atomic_fetch_sub(&j->users, 1) != 1) return;
     rv_learner *l = j->l;
-    if (j->work.kind) j->work.kind->drop(&j->work, l->l);
+    if (j->work.kind) rvi_job_drop(&j->work, l->l);
     if (j->has_room) {
         rvi_quota_end_job(&l->m->rt->quota, &j->room);
         rvi_resident_trim(SIZE_MAX);
@@ -174,7 +174,8 @@ static bool oversee(job *j)
             !enter_prepared(&turn, j->l))
             continue;
         finish_pending(j->l);
-        j->outdated = !j->work.kind->is_current(&j->work, j->l->l);
+        const rvi_job_kind *kind = j->work.kind;
+        j->outdated = kind->is_current && !kind->is_current(&j->work, j->l->l);
         if (j->outdated || j->l->l->paused) atomic_store(&j->cancelled, true);
         rvi_learner_yield(j->l->l);
         rvi_api_leave_aside(&turn);

@@ -46,19 +46,18 @@ static void rounds_look_at_all_they_told(void **state)
     study(l, RV_LOOP_BACKGROUND);
     teach(l, "What is Kakovin's car?", "a Lada");
     for (int meanwhile = 1; meanwhile >= 0; meanwhile--) {
-        rvi_round r;
-        bool published;
-        assert_ok(rvi_round_take(&r, l, err));
-        assert_ok(rvi_round_train(&r, l, &l->base, NULL, NULL, err));
+        rvi_job r = {.kind = &rvi_job_trains};
+        assert_ok(r.kind->take(&r, l, err));
+        assert_ok(r.kind->compute(&r, l, &l->base, NULL, NULL, err));
         if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
         if (meanwhile)
             assert_string_equal(a.notes,
                                 "1 forgotten; 1 adapter trained on that is erased; 1 other lesson "
                                 "waits to be trained again without it");
-        assert_int_equal(rvi_round_is_current(&r, l), !meanwhile);
-        assert_ok(rvi_round_publish(&r, l, &published, err));
-        assert_int_equal(published, !meanwhile);
-        rvi_round_deinit(&r, l);
+        assert_int_equal(r.kind->is_current(&r, l), !meanwhile);
+        assert_ok(r.kind->publish(&r, l, err));
+        assert_int_equal(r.published, !meanwhile);
+        rvi_job_drop(&r, l);
     }
     close_both(l, &store);
 }

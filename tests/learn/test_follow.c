@@ -238,8 +238,7 @@ static void one_trains_the_other_fetches(void **state)
 {
     (void)state;
     shared s;
-    rvi_round late;
-    bool published;
+    rvi_job late = {.kind = &rvi_job_trains};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "train-a"), *b = join(&s, 1, "train-b");
     teach_two(a);
@@ -247,19 +246,19 @@ static void one_trains_the_other_fetches(void **state)
     assert_true(rvi_learner_lease(a));
     assert_false(rvi_learner_lease(b));
     assert_true(follow(b));
-    assert_ok(rvi_round_take(&late, b, err));
+    assert_ok(late.kind->take(&late, b, err));
     rvi_learner_yield(b);
     assert_int_equal(late.n_waiting, 2);
-    assert_ok(rvi_round_train(&late, b, &b->base, NULL, NULL, err));
+    assert_ok(late.kind->compute(&late, b, &b->base, NULL, NULL, err));
     study(a, RV_LOOP_BACKGROUND);
     rvi_learner_yield(a);
     rvi_learner_end_lease(a);
     assert_true(rvi_learner_lease(b));
     spoil_file("train-b/generation-000001.gguf");
-    assert_ok(rvi_round_publish(&late, b, &published, err));
+    assert_ok(late.kind->publish(&late, b, err));
     rvi_learner_yield(b);
-    rvi_round_deinit(&late, b);
-    assert_false(published);
+    rvi_job_drop(&late, b);
+    assert_false(late.published);
     assert_int_equal(b->generations.n, 1);
     assert_int_equal(rvi_learner_waiting(b), 0);
     assert_same(of_generation(b, 1), of_generation(a, 1));
@@ -476,8 +475,7 @@ static void what_is_lost_meanwhile_comes_next(void **state)
     (void)state;
     shared s;
     rvi_adaptation done;
-    rvi_round r;
-    bool published;
+    rvi_job r = {.kind = &rvi_job_trains};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "meanwhile");
     teach_two(a);
@@ -486,16 +484,16 @@ static void what_is_lost_meanwhile_comes_next(void **state)
     assert_ok(rvi_learner_rollback(a, 0, &done, err));
     rvi_learner_free(a);
     a = join(&s, 0, "meanwhile"); /* which reads no adapter that is out of use */
-    assert_ok(rvi_round_take(&r, a, err));
+    assert_ok(r.kind->take(&r, a, err));
     assert_int_equal(r.n_waiting, 1);
     spoil_file("meanwhile/generation-000001.gguf");
     spoil_stored(&s);
     assert_ok(rvi_learner_undo(a, &done, err)); /* now it is needed again */
     assert_true(rvi_learner_generation(a, 1)->lost);
-    assert_ok(rvi_round_train(&r, a, &a->base, NULL, NULL, err));
-    assert_ok(rvi_round_publish(&r, a, &published, err));
-    assert_true(published);
-    rvi_round_deinit(&r, a);
+    assert_ok(r.kind->compute(&r, a, &a->base, NULL, NULL, err));
+    assert_ok(r.kind->publish(&r, a, err));
+    assert_true(r.published);
+    rvi_job_drop(&r, a);
     assert_int_equal(rvi_learner_waiting(a), 2);
     study(a, RV_LOOP_BACKGROUND);
     assert_int_equal(rvi_learner_waiting(a), 0);
@@ -561,16 +559,15 @@ static void killed_after_publishing(void **state)
 {
     (void)state;
     shared s;
-    rvi_round r;
-    bool published;
+    rvi_job r = {.kind = &rvi_job_trains};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "killed-a");
     teach_two(a);
-    assert_ok(rvi_round_take(&r, a, err));
-    assert_ok(rvi_round_train(&r, a, &a->base, NULL, NULL, err));
+    assert_ok(r.kind->take(&r, a, err));
+    assert_ok(r.kind->compute(&r, a, &a->base, NULL, NULL, err));
     s.members[0].dies = true;
     s.members[0].appends = false;
-    rv_status st = rvi_round_publish(&r, a, &published, NULL);
+    rv_status st = r.kind->publish(&r, a, NULL);
     (void)st;
     assert_true(s.members[0].down);
     rvi_learner *b = join(&s, 1, "killed-b");
@@ -579,7 +576,7 @@ static void killed_after_publishing(void **state)
     assert_int_equal(b->lessons.list[1].generation, 1);
     s.members[0].down = false;
     s.locks[0].by = s.locks[1].by = NULL;
-    rvi_round_deinit(&r, a);
+    rvi_job_drop(&r, a);
     rvi_learner_free(a);
     rvi_learner_free(b);
     rvi_store_close(&s.store);

@@ -135,30 +135,6 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 
 /* ---- beside serving (jobs.h) ---- */
 
-/* A group of lessons on its way into the weights. */
-typedef struct rvi_round {
-    rvi_lesson_text *waiting, *old; /* the group; what the shared adapter learned before */
-    uint64_t *events;               /* of the group's lessons, */
-    uint64_t *said;                 /* and of the old ones */
-    size_t n_waiting, n_old;
-    rvi_generation made; /* adapter NULL: not yet */
-    rvi_buf file;        /* it lies there; empty: there is no file */
-    rvi_shared before;   /* what the shared adapter was, until the round is published */
-    bool was_shared;
-} rvi_round;
-
-/* n_waiting 0: nothing waits. */
-rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_base_model *v,
-                          rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
-/* Does the group still stand as it was taken? */
-bool rvi_round_is_current(const rvi_round *r, const rvi_learner *l);
-/* *published false: the group does not stand any more as it was taken; nothing changed, and what
- * stands of it waits for another round. */
-rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published,
-                            rv_error *err) RVI_MUST_CHECK;
-/* What was not published is as if it had not been. */
-void rvi_round_deinit(rvi_round *r, rvi_learner *l);
 size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
 size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 
