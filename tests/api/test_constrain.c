@@ -325,8 +325,7 @@ static void no_end_comes_before_min_tokens(void **state)
     rv_grammar *g = grammar(o.m, RV_GRAMMAR_REGEX, "a*;");
     assert_ok(rv_tokenize(o.m, "xa", 2, 0, &a, &n, err));
     rv_logit_bias always = {a[n - 1], 1000};
-    rv_sampling how = {
-        .size = sizeof how, .greedy = 1, .logit_bias = &always, .n_logit_bias = 1};
+    rv_sampling how = {.size = sizeof how, .greedy = 1, .logit_bias = &always, .n_logit_bias = 1};
     for (size_t i = 0; i < RVI_COUNT(least); i++) {
         rv_generate_options go = under(g, &how);
         go.min_tokens = least[i];

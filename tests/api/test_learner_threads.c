@@ -594,7 +594,7 @@ static void training_has_its_memory(void **ctx)
     while (!look(l).trouble) rvi_thread_sleep(0.03);
     rv_learner_pause(l);
     rvi_quota_leave(&h->o.rt->quota, &member.m);
-    assert_true(atomic_load(&member.n) > 0); /* the budget's lock is held meanwhile, */
+    assert_true(atomic_load(&member.n) > 0);          /* the budget's lock is held meanwhile, */
     assert_int_equal(atomic_load(&member.n_idle), 0); /* so not by a thread that may not run soon */
     l->bg.brisk = true;
     assert_ok(rv_learner_start(l, err));

@@ -433,8 +433,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     f.target = lesson;
     /* the places for it first, so that nothing fails once it is logged */
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st)
-        st = rvi_refusals_add(&l->refusals, 0, lesson, f.question, f.note, f.branch, err);
+    if (!st) st = rvi_refusals_add(&l->refusals, 0, lesson, f.question, f.note, f.branch, err);
     if (!st && (st = append_judgement(l, &f, c, err))) rvi_refusals_remove(&l->refusals, 0);
     if (!st) {
         rvi_learner_logged(l, &f);

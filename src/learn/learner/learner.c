@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/journal/text.h"
+#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 #include "model/digest.h"
 
@@ -265,8 +266,7 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     (void)rvi_buf_printf(out, "],\"preferences\":[");
     n = 0;
     for (size_t i = 0; i < l->preferences.n; i++)
-        if (!l->preferences.list[i].forgotten_by)
-            put_preference(out, n++, &l->preferences.list[i]);
+        if (!l->preferences.list[i].forgotten_by) put_preference(out, n++, &l->preferences.list[i]);
     (void)rvi_buf_printf(out, "]}");
     return out->failed ? rvi_nomem(err, "status") : RV_OK;
 }

@@ -20,7 +20,6 @@
 #include "learn/consolidate/options.h"
 #include "learn/instant/micro.h"
 #include "learn/recognise/recogniser.h"
-#include "learn/learner/doing.h"
 #include "learn/state/adapter_sets.h"
 #include "learn/state/generations.h"
 #include "learn/state/history.h"
@@ -56,14 +55,24 @@ typedef struct rvi_instant {
     uint64_t states[RVI_INSTANT_STATES]; /* events after which the store has its state, in order; 0:
                                             before all of them */
     size_t n_states;
-    size_t state_len;     /* bytes of the largest that was seen */
-    rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
-    rvi_probe *probe;     /* NULL: not needed yet */
-    int n_taken;          /* texts that it has, or has begun */
-    int since_probe;      /* events */
-    bool probe_due;       /* and not done yet */
+    size_t state_len;            /* bytes of the largest that was seen */
+    rvi_adapter *adapter;        /* of micro as it is; NULL: nothing yet */
+    rvi_probe *probe;            /* NULL: not needed yet */
+    int n_taken;                 /* texts that it has, or has begun */
+    int since_probe;             /* events */
+    bool probe_due;              /* and not done yet */
     rvi_capturer *next_capturer; /* is on its way, in pieces; NULL: it is not */
 } rvi_instant;
+
+/* What the background thread does, and how far it is, for whoever asks, on any thread. */
+typedef struct rvi_doing {       /* texts are constants */
+    _Atomic(const char *) what;  /* NULL: there is no such thread */
+    _Atomic(const char *) stage; /* of it; NULL: none yet */
+    atomic_int n;                /* lessons or pairs that it is about */
+    atomic_int done, total;      /* of the stage, */
+    atomic_int begun_at;         /* which began with so much done, */
+    atomic_llong begun_ms;       /* at this time */
+} rvi_doing;
 
 typedef struct rvi_learner {
     rvi_learner_parts parts;

@@ -322,8 +322,8 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out, rv_error *err)
 {
     rvi_lock_take(l->instructing);
-    bool done = !l->instructions.len ||
-                rvi_buf_append(out, l->instructions.data, l->instructions.len);
+    bool done =
+        !l->instructions.len || rvi_buf_append(out, l->instructions.data, l->instructions.len);
     rvi_lock_give(l->instructing);
     return done ? RV_OK : rvi_nomem(err, "instructions");
 }
