@@ -18,7 +18,6 @@
 
 #include "learn/learner/learner.h"
 #include "learn/state/list.h"
-#include "learn/state/question.h"
 
 /* ---- calibrate.c ---- */
 rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,

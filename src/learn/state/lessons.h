@@ -9,14 +9,22 @@
 #define RVI_LEARN_STATE_LESSONS_H
 
 #include "learn/journal/log.h"
-#include "learn/state/question.h"
 #include "learn/consolidate/base_model.h"
+
+/* Is it the same question, but for case, white space and the marks of sentences? */
+bool rvi_question_same(const char *a, const char *b);
+
+/* Tells questions apart at once, in any script: of thousands one is looked for with every lesson.
+ * 0: there was no memory to make it, and it says nothing. */
+uint64_t rvi_question_key(const char *text);
+/* False: the two are not the same question. */
+bool rvi_question_may_be(uint64_t a, uint64_t b);
 
 typedef struct rvi_lesson {
     uint64_t event;
     rv_scope scope;
     char *question, *answer;
-    uint64_t key;   /* of the question (question.h) */
+    uint64_t key;   /* of the question */
     rvi_ids spoken; /* the answer's tokens, ended; of an instruction none */
     int generation; /* that holds it; 0: it waits */
     bool in_force;

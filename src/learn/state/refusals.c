@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "learn/journal/text.h"
 #include "learn/state/list.h"
-#include "learn/state/question.h"
+#include "learn/state/lessons.h"
 
 static void free_texts(rvi_refusal *x)
 {
