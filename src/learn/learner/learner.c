@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/journal/text.h"
-#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 #include "model/digest.h"
 

@@ -74,6 +74,11 @@ typedef struct rvi_doing {       /* texts are constants */
     atomic_llong begun_ms;       /* at this time */
 } rvi_doing;
 
+void rvi_doing_begin(rvi_doing *d, const char *what, int n);
+void rvi_doing_report(rvi_doing *d, const char *stage, int done, int total);
+/* Seconds until the stage ends, if it goes on as it went; negative: nobody knows. */
+double rvi_doing_remaining(const rvi_doing *d);
+
 typedef struct rvi_learner {
     rvi_learner_parts parts;
     rvi_learner_options o; /* whole; texts are copies */
