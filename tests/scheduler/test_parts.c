@@ -134,6 +134,37 @@ static void rows_follow_the_time(void **state)
     assert_int_equal(rvi_budget_rows(&b, 24, 24, NULL, 0), 24);
 }
 
+/* Beside streams that are to have a token every 50 ms an engine's steps take no longer, whatever a
+ * row costs, if one row does not; few rows at a time are more than half as long only where more
+ * would be longer than all of it. */
+static void turns_beside_streams_are_short(void **state)
+{
+    (void)state;
+    static const struct {
+        double base, row;
+        int least, most;                /* rows that are right */
+    } models[] = {{3e-3, 4e-4, 50, 56}, /* SmolLM2, two threads */
+                  {0.02, 1.5e-3, 8, 9}, /* eight take more than half of the time */
+                  {0.03, 6.5e-3, 3, 3}, /* a 1B model; nine rows took 88 ms */
+                  {0.2, 1e-2, 2, 2}};   /* one row of the prompt, and a token */
+    for (size_t i = 0; i < RVI_COUNT(models); i++) {
+        rvi_budget b = {0};
+        for (int turn = 0; turn < 20; turn++) {
+            int n = rvi_budget_beside(&b, 1, 512, 0.05);
+            double seconds = models[i].base + models[i].row * n;
+            if (!turn) assert_int_equal(n, 9);
+            if (turn > 8) {
+                if (n < models[i].least || n > models[i].most)
+                    fail_msg("%g s a row: %d rows", models[i].row, n);
+                assert_true(seconds <= 0.05 || n == 2);
+            }
+            rvi_budget_note(&b, n, 0, seconds);
+        }
+    }
+    rvi_budget b = {0};
+    assert_int_equal(rvi_budget_beside(&b, 4, 3, 0.05), 3);
+}
+
 /* ---- pace ---- */
 
 static int by_size(const void *a, const void *b)
@@ -589,6 +620,7 @@ int main(void)
                                        cmocka_unit_test(debts_have_a_limit),
                                        cmocka_unit_test(ranks_decide_within_a_tenant),
                                        cmocka_unit_test(rows_follow_the_time),
+                                       cmocka_unit_test(turns_beside_streams_are_short),
                                        cmocka_unit_test(deep_rows_cost_more),
                                        cmocka_unit_test(long_prompts_are_read_gently),
                                        cmocka_unit_test(streams_may_reach_the_target),
