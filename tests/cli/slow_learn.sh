@@ -306,6 +306,8 @@ check "training ends with what it saw" 0 "^asked again: $known$" "" \
 "$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
 check "an undone lesson in an adapter" 0 "^Adapters that were trained on 1 of 1 are erased" - \
     "$rv" learn forget smith -m $spm --adapter trained
+check "status says what became of it" 0 "^generation 1 .*erased, because" - \
+    "$rv" learn status -m $spm --adapter trained
 check "merging what is not there" 1 - "there is no generation 7" "$rv" learn merge 7 8 -m $spm
 check "merging one with itself" 1 - "two different generations" "$rv" learn merge 1 1 -m $spm
 

@@ -71,16 +71,6 @@ static rv_status put_file(rvi_learner *l, int number, const rvi_blob *b, rv_erro
     return st ? st : rvi_pieces_put(&l->store, table, key, DIGITS, b->data, b->len, err);
 }
 
-/* Which slots may rest. */
-static rv_status put_absorbed(rvi_learner *l, const rvi_generation *g, rv_error *err)
-{
-    rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < g->n_learned && g->origin != RVI_FROM_PAIRS; i++)
-        if (g->learned[i].event >= g->first && g->learned[i].event <= g->last)
-            st = rvi_learner_save_absorbed(l, &g->learned[i], err);
-    return st;
-}
-
 rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rvi_feedback *f,
                                      rv_error *err)
 {
@@ -94,7 +84,6 @@ rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rv
     if (!st) st = rvi_store_begin(&l->store, true, err);
     if (!st) {
         if (shares) st = put_file(l, g->number, &b, err);
-        if (!st) st = put_absorbed(l, g, err);
         if (!st) st = rvi_feedback_append(&l->store, f, err);
         st = rvi_store_end(&l->store, st, err);
     }

@@ -70,7 +70,6 @@ static rv_status take_over(rvi_learner *l, rv_error *err)
     if (!st) l->judged = false;
     if (st || !l->any) return st;
     st = rvi_learner_settle(l, err);
-    if (!st) st = rvi_learner_mark_absorbed(l, err);
     if (!st) st = rvi_learner_recognise_anew(l, err);
     if (!st) l->any = false;
     return st;

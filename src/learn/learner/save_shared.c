@@ -120,7 +120,6 @@ static void wait_again(rvi_learner *l)
         const rvi_generation *g = rvi_learner_generation(l, l->lessons.list[i].generation);
         if (!l->lessons.list[i].generation || !g || g->origin != RVI_FROM_SHARED) continue;
         l->lessons.list[i].generation = 0;
-        l->lessons.list[i].absorbed = false;
     }
 }
 
