@@ -331,12 +331,50 @@ static void passes_may_wait(void **state)
     golden_close(&g);
 }
 
+/* Names spelled nearly alike are nearly as likely: that of the request counts, whichever is newer.
+ * Of lessons about the same thing the newest does, whatever words it has. */
+static void names_nearly_alike_are_told_apart(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    static const struct {
+        const char *request;
+        uint64_t lesson;
+    } asked[] = {{"What does Negorvin like to eat most of all?", 1},
+                 {"Which meal makes Negorvin happiest?", 1},
+                 {"Negorvin is coming for dinner. What should I cook?", 1},
+                 {"What does Negorn like to eat most of all?", 2},
+                 {"Negorn is coming for dinner. What should I cook?", 2},
+                 {"What does Pella do for a living?", 4}};
+    golden g;
+    golden_open(&g, path, NULL, false, 2, NULL);
+    rvi_tokenizer *t = open_cached_tokenizer(path);
+    rvi_recogniser *r = NULL;
+    assert_ok(rvi_recogniser_new(&r, g.m, t, g.m->be, NULL, err));
+    assert_ok(rvi_recogniser_add(r, 1, "What is Negorvin's favourite dish?", "pizza", err));
+    assert_ok(rvi_recogniser_add(r, 2, "What is Negorn's favourite dish?", "waffles", err));
+    assert_ok(rvi_recogniser_add(r, 3, "What does Pella do all day?", "baker", err));
+    assert_ok(rvi_recogniser_add(r, 4, "What is Pella's profession?", "pilot", err));
+    for (size_t i = 0; i < RVI_COUNT(asked); i++) {
+        rvi_recognised found = {0};
+        size_t n = 0;
+        assert_ok(rvi_recogniser_ask(r, asked[i].request, &found, 1, &n, err));
+        if (!found.sure || found.lesson != asked[i].lesson)
+            fail_msg("%s: lesson %d, %.3f", asked[i].request, (int)found.lesson,
+                     (double)found.probability);
+    }
+    rvi_recogniser_free(r);
+    rvi_tokenizer_free(t);
+    golden_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(judges_as_it_was_trained),
                                        cmocka_unit_test(compares_as_it_was_trained),
                                        cmocka_unit_test(requests_are_taken_with_the_turn_before),
                                        cmocka_unit_test(follow_ups_are_taught_with_their_context),
-                                       cmocka_unit_test(passes_may_wait)};
+                                       cmocka_unit_test(passes_may_wait),
+                                       cmocka_unit_test(names_nearly_alike_are_told_apart)};
     return cmocka_run_group_tests_name("judge", tests, find_model, NULL);
 }

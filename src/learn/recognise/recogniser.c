@@ -23,10 +23,11 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 /* To compare takes longer than all the rest. The embedder's odds are seldom higher than MOST_ODDS:
  * lessons that even they would not make sure are not compared, nor are those whose odds are this
  * many times worse than the best one's. A sure one that is CLEAR of the next ends the search. */
-#define MOST_ODDS  3.0f
-#define FAR_BEHIND 4.5f
-#define CLEAR      2.7f
-#define NEARLY     0.02f /* probabilities that differ by less are alike */
+#define MOST_ODDS     3.0f
+#define FAR_BEHIND    4.5f
+#define CLEAR         2.7f
+#define NEARLY        0.02f /* probabilities that differ by less are alike */
+#define SPELLED_ALIKE 0.4f
 /* From here on all that the judge aligns asks for the same: nothing is left to compare. */
 #define CERTAIN 0.95f
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
@@ -417,6 +418,30 @@ static bool is_about(const lesson *x, const rvi_reading *asked)
     return shared >= ABOUT * all;
 }
 
+static float likeness_of_words(const rvi_reading *x, int i, const rvi_reading *y, int k)
+{
+    int32_t sum = 0;
+    for (int j = 0; j < RVI_SPELLING; j++) sum += x->spelling[i][j] * y->spelling[k][j];
+    return (float)sum * x->words[i].spelling_scale * y->words[k].spelling_scale;
+}
+
+_Static_assert(RVI_READING_WORDS <= 32, "a bit each");
+
+/* Names that are spelled nearly alike are alike to judge and embedder. */
+static void look_for_words(const lesson *x, const rvi_reading *asked, rvi_recognised *out)
+{
+    const rvi_reading *a = x->asked;
+    for (int i = 0; i < asked->n; i++) {
+        bool has = false, like = false;
+        for (int k = 0; k < a->n && !has; k++) {
+            has = a->words[k].key == asked->words[i].key;
+            like |= likeness_of_words(asked, i, a, k) > SPELLED_ALIKE;
+        }
+        out->has |= (uint32_t)has << i;
+        out->resembles |= (uint32_t)(like && !has) << i;
+    }
+}
+
 /* From this probability on a lesson's answer is spoken. */
 static float sure_of(const rvi_recogniser *r)
 {
@@ -493,7 +518,8 @@ static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
     float difference = a->probability - b->probability;
     if (difference > NEARLY || difference < -NEARLY || a->lesson == b->lesson)
         return difference > 0;
-    return a->lesson > b->lesson;
+    bool named = a->has & b->resembles, other = b->has & a->resembles;
+    return named != other ? named : a->lesson > b->lesson;
 }
 
 /* Keeps the likeliest, each lesson once. */
@@ -534,6 +560,7 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, bool 
         rvi_recognised found = {.lesson = r->lessons[c->at].number,
                                 .probability = c->probability,
                                 .sure = c->probability >= sure_of(r)};
+        if (found.sure) look_for_words(&r->lessons[c->at], asked, &found);
         put_in(&found, out, max, n);
     }
     rvi_reading_free(asked);

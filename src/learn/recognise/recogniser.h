@@ -42,10 +42,14 @@ typedef struct rvi_recognised {
     uint64_t lesson;   /* 0: none */
     float probability; /* that it is what the request asks for */
     bool sure;         /* likely enough for its answer to be spoken */
+    /* words of the request, by their place: that its question has, and that it has not but others
+     * that are spelled nearly alike */
+    uint32_t has, resembles;
 } rvi_recognised;
 
-/* The likeliest first; of lessons that are nearly as likely as each other the newest (the one with
- * the highest number). Returns at most max of them; *n 0: there are no lessons. */
+/* The likeliest first; of lessons that are nearly as likely as each other the one that has a name
+ * of the request where the other has one like it, or else the newest (the one with the highest
+ * number). Returns at most max of them; *n 0: there are no lessons. */
 rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
                              size_t max, size_t *n, rv_error *err) RVI_MUST_CHECK;
 
