@@ -110,6 +110,7 @@ typedef struct rvi_learner {
     char unerased[512];    /* why adapters of what was forgotten are still there; "": none are */
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
+    rvi_embedder *embedder;     /* NULL: none */
     rvi_recogniser *recogniser; /* of the lessons in force, */
     rvi_recogniser *refused;    /* and of requests for which one was wrong; NULL: not needed yet */
     uint64_t refused_at;        /* refusals.n_changes when it was made */

@@ -63,20 +63,14 @@ struct rvi_recogniser {
     size_t n, cap;
 };
 
-rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
-                             const rvi_tokenizer *t, rvi_backend *be,
+rv_status rvi_recogniser_new(rvi_recogniser **out, rvi_embedder *embedder,
                              const rvi_recogniser_memory *memory, rv_error *err)
 {
-    *out = NULL;
-    rvi_recogniser *r = rvi_zalloc(sizeof *r);
+    rvi_recogniser *r = *out = rvi_zalloc(sizeof *r);
     if (!r) return rvi_nomem(err, "recogniser");
+    r->embedder = embedder;
     if (memory) r->memory = *memory;
-    rv_status st = embedder ? rvi_embedder_new(&r->embedder, embedder, t, be, err) : RV_OK;
-    if (st)
-        rvi_recogniser_free(r);
-    else
-        *out = r;
-    return st;
+    return RV_OK;
 }
 
 static void free_lesson(lesson *x)
@@ -98,15 +92,9 @@ void rvi_recogniser_free(rvi_recogniser *r)
 {
     if (!r) return;
     rvi_recogniser_clear(r);
-    rvi_embedder_free(r->embedder);
     rvi_free(r->lessons);
     rvi_free(r->outlines);
     rvi_free(r);
-}
-
-rvi_embedder *rvi_recogniser_embedder(rvi_recogniser *r)
-{
-    return r ? r->embedder : NULL;
 }
 
 /* Where the lesson of this number lies; n: it is not there. */
