@@ -328,20 +328,6 @@ typedef struct candidate {
     bool compared;
 } candidate;
 
-static float likeness_of_spelling(const outline *a, const outline *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_SPELLING; i++) sum += a->spelled[i] * b->spelled[i];
-    return (float)sum / (STEPS * STEPS);
-}
-
-static float likeness_of_meaning(const outline *a, const outline *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a->meaning[i] * b->meaning[i];
-    return (float)sum / (STEPS * STEPS);
-}
-
 /* Keeps the likest, at most HALF of them. */
 static void put_candidate(candidate list[HALF], size_t *n, size_t at_lesson, float likeness)
 {
@@ -361,8 +347,8 @@ static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidat
     outline_of(&asked, request);
     for (size_t i = 0; i < r->n; i++) {
         const outline *x = &r->outlines[i];
-        float letters = likeness_of_spelling(x, &asked);
-        float meaning = likeness_of_meaning(x, &asked);
+        float letters = rvi_dot_16(x->spelled, asked.spelled, RVI_SPELLING) / (STEPS * STEPS);
+        float meaning = rvi_dot_16(x->meaning, asked.meaning, RVI_EMBEDDER_WIDTH) / (STEPS * STEPS);
         put_candidate(list, &n, i, meaning + 0.5f * letters);
         put_candidate(spelled, &n_spelled, i, letters);
     }
