@@ -39,8 +39,8 @@ rv_status rvi_snapshot_save(const char *dir, const char *name, const uint8_t mod
                             uint64_t generation, const void *data, size_t len, uint64_t *number,
                             rv_error *err) RVI_MUST_CHECK;
 
-/* The newest good one; generation 0: of any. RV_E_NOT_FOUND: there is none; RV_E_STORAGE: what there
- * may be is damaged; RV_E_ADAPTER: the newest good one belongs to another model. */
+/* The newest good one; generation 0: of any. RV_E_NOT_FOUND: there is none; RV_E_STORAGE: what
+ * there may be is damaged; RV_E_ADAPTER: the newest good one belongs to another model. */
 rv_status rvi_snapshot_load(rvi_snapshot *out, const char *dir, const char *name,
                             const uint8_t model[RVI_SHA256_LEN], uint64_t generation,
                             rv_error *err) RVI_MUST_CHECK;
