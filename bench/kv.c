@@ -35,7 +35,7 @@ typedef struct cache {
     rvi_pages *pool;
     rvi_seq seq;
     double log_p, divergence, same, worst; /* worst: divergence of a window, a token */
-    size_t bytes, bytes_read; /* of the pages: now, behind the last window */
+    size_t bytes, bytes_read;              /* of the pages: now, behind the last window */
     double seconds[TOKENS];
 } cache;
 
