@@ -204,9 +204,9 @@ static bool any_streams(const rvi_scheduler *s)
 }
 
 /* What a learner decides at the beginning of an answer, and pages that are read from disk, take
- * milliseconds: while somebody listens, that is spread over steps, a pass at a time. Meanwhile those
- * that need nothing of the kind may pass, if there is a place and room for both; the one that is
- * passed goes on in the next step as if it had not been. */
+ * milliseconds: while somebody listens, that is spread over steps, a pass at a time. Meanwhile
+ * those that need nothing of the kind may pass, if there is a place and room for both; the one that
+ * is passed goes on in the next step as if it had not been. */
 void rvi_admit_waiting(rvi_scheduler *s)
 {
     const double part = 0.1; /* of the time between two tokens */

@@ -95,8 +95,8 @@ static void step_and_drain(rv_service *svc, served *list, size_t n)
     served_drain(svc, 0, list, n);
 }
 
-/* Who has to be thought about lets those pass that need not be, of its tenant and of others, but not
- * into the last place; none that needs thought itself. */
+/* Who has to be thought about lets those pass that need not be, of its tenant and of others, but
+ * not into the last place; none that needs thought itself. */
 static void quick_ones_pass(void **state)
 {
     enum { FIRST, SECOND, QUICK, OTHER, STREAM, N };
