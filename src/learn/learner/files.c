@@ -18,7 +18,7 @@
 #include "learn/journal/snapshot.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 enum { KEY = RVI_STORE_MAX_KEY, NUMBER = 10, DIGITS = 6, HEAD = 8 + RVI_SHA256_LEN };
 static const char table[] = "adapter", erased[] = "erased";

@@ -17,7 +17,7 @@
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
 #include "learn/learner/learner.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 /* ---- calibrate.c ---- */
 rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,

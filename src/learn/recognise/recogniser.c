@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/journal/text.h"
 #include "learn/recognise/follow.h"
 #include "learn/recognise/judge.h"
 #include "learn/recognise/sentences.h"
@@ -113,16 +114,6 @@ static size_t find(const rvi_recogniser *r, uint64_t number)
 
 /* ---- lessons ---- */
 
-static char *copy(const char *text, size_t len)
-{
-    char *p = rvi_alloc_array(len + 1, 1);
-    if (p) {
-        memcpy(p, text, len);
-        p[len] = 0;
-    }
-    return p;
-}
-
 /* Only rare words: otherwise it is a sentence that somebody wrote. */
 static bool was_lent(const rvi_reading *about)
 {
@@ -161,9 +152,10 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
         r->outlines = outlines;
         r->cap = cap;
     }
-    lesson x = {.number = number,
-                .question = copy(question, strlen(question)),
-                .answer = copy(answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES))};
+    lesson x = {
+        .number = number,
+        .question = rvi_text_copy(rvi_text_of(question)),
+        .answer = rvi_text_copy((rvi_text){answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES)})};
     rv_status st = x.question && x.answer ? find_about(&x, err) : rvi_nomem(err, "lessons");
     if (st) {
         free_lesson(&x);
