@@ -95,7 +95,10 @@ typedef struct rvi_cuda_attention_args {
     /* attention_row: */
     rvi_cuda_cols angles, k, v; /* turns: of the rows, which then have no key in their pages yet */
     rvi_cuda_at arrivals;       /* an int32_t, 0, for each row and head of keys; 0: parts stay */
-    int32_t turns, interleaved, early, zero;
+    int32_t turns, interleaved, early;
+    int32_t per;    /* chunks of a part: 1, or RVI_CUDA_RUN */
+    int32_t stages; /* chunks that a block of attention_row has on their way */
+    int32_t zero;
 } rvi_cuda_attention_args;
 
 typedef struct rvi_cuda_pair_args { /* out = x (op) y */
@@ -143,12 +146,13 @@ enum {
     RVI_CUDA_TILE_LINE = 132,     /* floats from row to row of its results in shared memory */
     RVI_CUDA_KEYS = 64,           /* of a chunk */
     RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
-    RVI_CUDA_KEY_SHARED = 65536,
+    RVI_CUDA_RUN = 4,             /* chunks that are merged before others, see attention.cuh */
+    RVI_CUDA_KEY_SHARED = 65536 + 34816,
     RVI_CUDA_ROW_QUERIES = 16,   /* heads that share keys, of attention_row at most */
     RVI_CUDA_PART_MORE = 4,      /* floats behind a part's values: parts begin at multiples of 16 */
-    RVI_CUDA_JOINED = 512,       /* parts that are merged at a time, */
-    RVI_CUDA_JOIN_ELEMENTS = 16, /* and elements of each */
-    RVI_CUDA_ROW_SHARED = 32768,
+    RVI_CUDA_JOIN_ELEMENTS = 16, /* of a head, that a block of attention_join merges */
+    RVI_CUDA_ROW_STAGE = 32768,
+    RVI_CUDA_ROW_STAGES = 4,
     RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
     RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */
 };
