@@ -21,6 +21,23 @@ typedef struct rvi_cuda_copy_args {
     rvi_cuda_at from; /* dense rows of out.n floats */
 } rvi_cuda_copy_args;
 
+enum { RVI_CUDA_BRING = 1024, RVI_CUDA_BRING_JOBS = 4 }; /* floats of a block */
+
+typedef struct rvi_cuda_bring_job { /* rows_copy, of pinned host memory */
+    rvi_cuda_cols out;
+    rvi_cuda_at from;
+    int32_t first_block, pieces; /* pieces: of a row */
+} rvi_cuda_bring_job;
+
+typedef struct rvi_cuda_bring_args {
+    rvi_cuda_bring_job job[RVI_CUDA_BRING_JOBS];
+    int32_t n_jobs, zero;
+} rvi_cuda_bring_args;
+
+typedef struct rvi_cuda_signal_args {
+    rvi_cuda_at counter, out; /* uint32_t each; out: pinned host memory */
+} rvi_cuda_signal_args;
+
 typedef struct rvi_cuda_norm_args {
     rvi_cuda_cols out, x;
     rvi_cuda_at w, b; /* b: layer norms only */

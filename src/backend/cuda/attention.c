@@ -73,6 +73,7 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
 void rvi_cuda_kv_free(rvi_backend *be, rvi_kv_store *kv)
 {
     if (!kv) return;
+    rvi_cuda_forget(rvi_cuda_of(be));
     rvi_cuda_release(rvi_cuda_of(be), kv->data);
     rvi_cuda_release(rvi_cuda_of(be), kv->parts);
     atomic_fetch_sub(&be->memory->kv, kv->page_bytes * (size_t)kv->spec.n_pages);
@@ -212,6 +213,13 @@ static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_r
     kv->rows = p->at;
     kv->tables = p->tables;
     return p;
+}
+
+bool rvi_cuda_place_all(rvi_cuda *c, const rvi_kv_row *rows, int n_rows)
+{
+    rvi_cuda_kv kv;
+    const rvi_cuda_placed *p = place(c, rows, n_rows, &kv);
+    return p && p->n_rows == n_rows;
 }
 
 static rvi_cuda_kv kv_args(const rvi_kv_store *kv, int il)

@@ -387,6 +387,35 @@ KERNEL rows_copy(rvi_cuda_copy_args a)
     for (int i = threadIdx.x; i < a.out.n; i += blockDim.x) out[i] = from[i];
 }
 
+/* The first kernel of a list. The others may read what it brings before their wait, so none may start before its end. */
+KERNEL bring(rvi_cuda_bring_args a)
+{
+    int i = 0, block = blockIdx.x;
+    for (int j = 1; j < a.n_jobs; j++) i = block >= a.job[j].first_block ? j : i;
+    rvi_cuda_bring_job job = a.job[i];
+    block -= job.first_block;
+    int row = block / job.pieces, at = block % job.pieces * RVI_CUDA_BRING + threadIdx.x;
+    const float *from = as<const float>(job.from) + (size_t)row * job.out.n;
+    float *out = row_of(job.out, row), v[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) v[j] = at + j * RVI_CUDA_THREADS < job.out.n ? __ldcv(&from[at + j * RVI_CUDA_THREADS]) : 0.0f;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (at + j * RVI_CUDA_THREADS < job.out.n) out[at + j * RVI_CUDA_THREADS] = v[j];
+    __threadfence();
+}
+
+/* The last kernel of a list: the host sees its number when it sees what the list has written. */
+KERNEL signal(rvi_cuda_signal_args a)
+{
+    begin();
+    if (threadIdx.x) return;
+    uint32_t n = *as<uint32_t>(a.counter) + 1;
+    *as<uint32_t>(a.counter) = n;
+    __threadfence_system();
+    *as<volatile uint32_t>(a.out) = n;
+}
+
 KERNEL gather(rvi_cuda_gather_args a)
 {
     begin();
