@@ -126,7 +126,9 @@ typedef struct rvi_cuda_pair_args { /* out = x (op) y */
 
 typedef struct rvi_cuda_best_args {
     rvi_cuda_cols x;
-    rvi_cuda_at out; /* int32_t a row */
+    rvi_cuda_at out;             /* int32_t a row */
+    rvi_cuda_at parts, arrivals; /* of pieces: a float4 each; an int32_t, 0, for each row */
+    int32_t pieces, zero;        /* of a row */
 } rvi_cuda_best_args;
 
 typedef struct rvi_cuda_gather_args {
@@ -149,6 +151,8 @@ enum {
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
     RVI_CUDA_ATTENTION = 128,
     RVI_CUDA_BEST = 1024,
+    RVI_CUDA_BEST_PIECES = 32, /* of a row, where there are few: */
+    RVI_CUDA_BEST_ROWS = 4,
     RVI_CUDA_MAX_HEAD = 512,      /* head size */
     RVI_CUDA_QUERY_HEADS = 4,     /* that a block of rope_kv turns */
     RVI_CUDA_UNIT = 32,           /* weights that a lane decodes at a time */

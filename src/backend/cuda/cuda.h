@@ -127,6 +127,7 @@ enum {
     RVI_CUDA_GRAPHS = 24,
     RVI_CUDA_SEEN = 64,
     RVI_CUDA_PLACED = 4,
+    RVI_CUDA_BEST_BYTES = RVI_CUDA_BEST_ROWS * RVI_CUDA_BEST_PIECES * 16,
     RVI_CUDA_SUMS = 1 << 23,  /* sums of (segment, row, output) that can wait to be added */
     RVI_CUDA_PARTS = 1 << 16, /* results of (row, head, chunk) that can wait to be merged */
 };
@@ -160,17 +161,17 @@ typedef struct rvi_cuda {
     bool ends_signalled;      /* so did that of the last list */
     _Atomic uint32_t *signal; /* pinned: how many such lists have ended */
     uint32_t n_signals;       /* were started */
-    rvi_cuda_at counter;      /* `signal` on the device */
     rvi_cuda_placed placed[RVI_CUDA_PLACED];
     int n_placed;
 
     rvi_cuda_graph graphs[RVI_CUDA_GRAPHS], *newest; /* newest: the last that was started */
     uint64_t seen[RVI_CUDA_SEEN], n_lists;           /* hashes of lists that had no graph */
 
-    rvi_cuda_at low;  /* of adapters, see rvi_cuda_lora_args */
-    rvi_cuda_at acts; /* prepared rows, see rvi_cuda_product_args */
-    rvi_cuda_at sums; /* of segments, RVI_CUDA_SUMS floats */
-    int32_t *bests;   /* pinned, one a row, see rvi_cuda_best_args */
+    rvi_cuda_at low;    /* of adapters, see rvi_cuda_lora_args */
+    rvi_cuda_at acts;   /* prepared rows, see rvi_cuda_product_args */
+    rvi_cuda_at sums;   /* of segments, RVI_CUDA_SUMS floats */
+    int32_t *bests;     /* pinned, one a row, see rvi_cuda_best_args */
+    rvi_cuda_at pieces; /* likewise; behind them its arrivals, then `signal` on the device */
     int max_rows;
     size_t counted_scratch;
 

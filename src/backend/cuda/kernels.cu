@@ -524,15 +524,17 @@ KERNEL soft_cap(rvi_cuda_pair_args a)
         x[i] = capped(x[i], a.value);
 }
 
-/* The first of the row's largest values; -1: one is NaN or infinite, or all are -INFINITE. A block takes a row; floats
- * hold every place up to 2^24. */
+/* The first of the row's largest values; -1: one is NaN or infinite, or all are -INFINITE. Floats hold every place up to
+ * 2^24. Grid: rows, pieces of a row; the last block of a row to end merges its pieces. */
 KERNEL best(rvi_cuda_best_args a)
 {
+    __shared__ int last;
     begin();
-    const float *x = row_of(a.x, blockIdx.x), none = -16777216.0f;
+    int row = blockIdx.x, each = (a.x.n + a.pieces - 1) / a.pieces, first = blockIdx.y * each, end = min(first + each, a.x.n);
+    const float *x = row_of(a.x, row), none = -16777216.0f;
     float top = -INFINITE, bad = 0, place = none;
 #pragma unroll 8
-    for (int i = threadIdx.x; i < a.x.n; i += blockDim.x) {
+    for (int i = first + threadIdx.x; i < end; i += blockDim.x) {
         float v = x[i];
         if (!(v < INFINITE)) bad = 1;
         if (v > top) {
@@ -543,8 +545,25 @@ KERNEL best(rvi_cuda_best_args a)
     float most = block_max(top);
     place = block_max(top == most ? place : none);
     bad = block_max(bad);
-    if (threadIdx.x == 0)
-        as<int32_t>(a.out)[blockIdx.x] = bad > 0 || most == -INFINITE ? -1 : (int32_t)-place;
+    if (a.pieces > 1) {
+        float4 *part = as<float4>(a.parts) + row * a.pieces;
+        if (threadIdx.x == 0) {
+            int *arrived = as<int>(a.arrivals) + row;
+            part[blockIdx.y] = {most, place, bad, 0.0f};
+            __threadfence();
+            last = atomicAdd(arrived, 1) == a.pieces - 1;
+            if (last) *arrived = 0;
+        }
+        __syncthreads();
+        if (!last) return;
+        __threadfence();
+        float4 of = {-INFINITE, none, 0.0f, 0.0f};
+        if ((int)threadIdx.x < a.pieces) of = __ldcg(&part[threadIdx.x]);
+        most = block_max(of.x);
+        place = block_max(of.x == most ? of.y : none);
+        bad = block_max(of.z);
+    }
+    if (threadIdx.x == 0) as<int32_t>(a.out)[row] = bad > 0 || most == -INFINITE ? -1 : (int32_t)-place;
 }
 
 /* ---- weights: a unit of 32 weights to floats ----

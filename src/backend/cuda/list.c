@@ -80,12 +80,12 @@ static void free_staging(rvi_cuda *c)
     rvi_cuda_release(c, c->low);
     rvi_cuda_release(c, c->acts);
     rvi_cuda_release(c, c->sums);
-    rvi_cuda_release(c, c->counter);
+    rvi_cuda_release(c, c->pieces);
     if (c->bests) (void)c->cu.host_release(c->bests);
     if (c->signal) (void)c->cu.host_release((void *)c->signal);
     c->bests = NULL;
     c->signal = NULL;
-    c->staging = c->low = c->acts = c->sums = c->counter = 0;
+    c->staging = c->low = c->acts = c->sums = c->pieces = 0;
     c->max_staged = c->n_staged = 0;
     c->max_rows = 0;
     atomic_fetch_sub(&c->be.memory->scratch, c->counted_scratch);
@@ -165,11 +165,13 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
     if (!st) st = rvi_cuda_alloc(c, &c->acts, acts, "prepared activations", err);
     size_t sums = sums_bytes(c);
     if (!st && sums) st = rvi_cuda_alloc(c, &c->sums, sums, "sums of segments", err);
-    if (!st) st = rvi_cuda_alloc(c, &c->counter, 16, "a counter", err);
+    enum { COUNTERS = 16 + RVI_CUDA_BEST_ROWS * sizeof(int32_t) };
+    if (!st)
+        st = rvi_cuda_alloc(c, &c->pieces, RVI_CUDA_BEST_BYTES + COUNTERS, "chosen tokens", err);
     if (!st) {
         r = c->cu.host_alloc((void **)&c->bests, (size_t)n_rows * sizeof *c->bests);
         if (!r) r = c->cu.host_alloc((void **)&c->signal, sizeof *c->signal);
-        if (!r) r = c->cu.fill(c->counter, 0, 16, c->stream);
+        if (!r) r = c->cu.fill(c->pieces, 0, RVI_CUDA_BEST_BYTES + COUNTERS, c->stream);
         if (r) st = rvi_cu_error(&c->cu, r, "pinned memory for results", err);
     }
     if (st) {
@@ -471,7 +473,9 @@ void rvi_cuda_submit(rvi_backend *be)
 
 void rvi_cuda_finish(rvi_cuda *c)
 {
-    rvi_cuda_signal_args a = {c->counter, (rvi_cuda_at)(uintptr_t)c->signal};
+    const size_t arrivals = RVI_CUDA_BEST_ROWS * sizeof(int32_t);
+    rvi_cuda_signal_args a = {c->pieces + RVI_CUDA_BEST_BYTES + arrivals,
+                              (rvi_cuda_at)(uintptr_t)c->signal};
     c->signals =
         c->recalled || rvi_cuda_add(c, RVI_CUDA_signal, (uint32_t[]){1, 1, 1}, 32, &a, sizeof a);
     c->is_whole = true;

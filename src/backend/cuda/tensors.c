@@ -456,12 +456,16 @@ void rvi_cuda_take(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
 void rvi_cuda_best(rvi_backend *be, rvi_cols x, int n_rows, int32_t *out)
 {
     rvi_cuda *c = rvi_cuda_of(be);
-    rvi_cuda_best_args a = {rvi_cuda_cols_of(x), (rvi_cuda_at)(uintptr_t)c->bests};
+    rvi_cuda_best_args a = {.x = rvi_cuda_cols_of(x),
+                            .out = (rvi_cuda_at)(uintptr_t)c->bests,
+                            .parts = c->pieces,
+                            .arrivals = c->pieces + RVI_CUDA_BEST_BYTES,
+                            .pieces = n_rows > RVI_CUDA_BEST_ROWS ? 1 : RVI_CUDA_BEST_PIECES};
     for (int i = 0; i < n_rows; i++) out[i] = -1;
     if (n_rows < 1 || n_rows > c->max_rows) return;
     if (!c->recalled)
-        rvi_cuda_add(c, RVI_CUDA_best, (uint32_t[]){(uint32_t)n_rows, 1, 1}, RVI_CUDA_BEST, &a,
-                     sizeof a);
+        rvi_cuda_add(c, RVI_CUDA_best, (uint32_t[]){(uint32_t)n_rows, (uint32_t)a.pieces, 1},
+                     RVI_CUDA_BEST, &a, sizeof a);
     rvi_cuda_finish(c);
     if (rvi_cuda_is_idle(c) || rvi_cuda_fails(c, rvi_cuda_wait(c, true), "waiting for results"))
         return;
