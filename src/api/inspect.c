@@ -91,8 +91,7 @@ static void collect(void *ctx, const char *name, rvi_cols values, int n_rows)
         return;
     }
     rvi_backend *be = c->m->model->be;
-    for (int r = 0; r < n_rows; r++)
-        be->ops->rows_read(be, values, r, t->data + (size_t)(t->n_rows + r) * (size_t)t->n_cols);
+    be->ops->fetch(be, values, n_rows, t->data + (size_t)t->n_rows * (size_t)t->n_cols);
     t->n_rows += n_rows;
 }
 

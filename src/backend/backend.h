@@ -147,6 +147,12 @@ typedef struct rvi_target {
     float loss;   /* out: the loss, without its weight */
 } rvi_target;
 
+/* What the ops of a pass depend on besides values: two passes with one key have the same ops. */
+typedef struct rvi_pass_key {
+    const void *owner, *kv; /* whose rows they work on; its pages */
+    int32_t page, kind;     /* of the last position; what is asked for behind the pass */
+} rvi_pass_key;
+
 typedef struct rvi_backend_ops {
     const char *name;
     void (*free)(rvi_backend *be);
@@ -179,6 +185,13 @@ typedef struct rvi_backend_ops {
                       void (*fn)(void *ctx, int row, int first, int n, float *out), void *ctx);
     /* Rows 0 .. n_rows - 1, one behind the other in dst */
     void (*fetch)(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
+    /* fetch of rows that nobody reads afterwards, to memory of host_new: what was to write them may
+     * write there instead. NULL: fetch is as quick. */
+    void (*take)(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
+    /* Called between embed and the pass itself, of which take or best of one row follow as `kind`
+     * says. True: a pass with this key is remembered with all that was behind it, and take or best
+     * starts that again: nothing else is to be called before. NULL: none is. */
+    bool (*again)(rvi_backend *be, const rvi_pass_key *key, const rvi_kv_row *rows, int n_rows);
     /* Of rows 0 .. n_rows - 1 the first of the largest values; -1: one is NaN or infinite, or all
      * are -INFINITY, or the device failed. Rows and columns as `reserve` was told, up to 2^24
      * columns. NULL: the host reads them as quickly itself. */
@@ -186,10 +199,10 @@ typedef struct rvi_backend_ops {
     /* Memory of the host that fetch copies into faster than into any other; NULL: none is left. */
     void *(*host_new)(rvi_backend *be, size_t bytes);
     void (*host_free)(rvi_backend *be, void *p); /* accepts NULL */
-    /* Compute ops may be collected; submit starts what was collected, and so do rows_read and fetch
-     * unless what they want lies on the host, and freeing scratch. Until then the positions and
-     * page tables that kv_write and attention were given must stay as they are; every other
-     * argument may change when its op returns. */
+    /* Compute ops may be collected; submit starts what was collected, and so do rows_read, fetch
+     * and take unless what they want lies on the host, and freeing scratch. Until then the
+     * positions and page tables that kv_write and attention were given must stay as they are; every
+     * other argument may change when its op returns. */
     void (*submit)(rvi_backend *be);
     /* Whether the device still works. Once it does not, ops do nothing, rows read as NaN, and this
      * says why. */

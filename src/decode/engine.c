@@ -363,6 +363,9 @@ static bool run_step(rvi_engine *e)
     while (!done) {
         atomic_store(&e->stop, false);
         if (is_cancelled(e)) break;
+        rvi_workspace_expect(e->ws, !e->n_logits    ? RVI_THEN_NOTHING
+                                    : e->wants_best ? RVI_THEN_BEST
+                                                    : RVI_THEN_LOGITS);
         rvi_model_forward(e->m, e->ws, e->rows, e->n_rows);
         e->has_best = e->n_logits && e->wants_best &&
                       rvi_model_best(e->m, e->ws, e->rows, e->which, e->n_logits, e->best);

@@ -95,6 +95,11 @@ void rvi_workspace_free(rvi_workspace *ws)
     rvi_free(ws);
 }
 
+void rvi_workspace_expect(rvi_workspace *ws, rvi_then then)
+{
+    ws->then = then;
+}
+
 static void read_row(rvi_workspace *ws, rvi_tensor *t, int row, float *out)
 {
     ws->be->ops->rows_read(ws->be, rvi_cols_of(t, 0, ws->be->ops->n_cols(t)), row, out);
@@ -511,8 +516,24 @@ static void find_also(rvi_workspace *ws, const rvi_row *rows, int n_rows)
         }
 }
 
+/* A single row on its way through all layers: a device may know it from the row before. */
+static bool recall(rvi_workspace *ws, const rvi_row *row, rvi_then then)
+{
+    const rvi_backend_ops *op = ws->be->ops;
+    if (!op->again || ws->tap || ws->n_also || (then == RVI_THEN_BEST && !op->best)) return false;
+    rvi_pass_key key = {.owner = ws,
+                        .kv = row->seq->pool,
+                        .page = row->pos / RVI_PAGE_TOKENS,
+                        .kind = (int32_t)then};
+    ws->is_recalled = op->again(ws->be, &key, ws->kv_rows, 1);
+    return ws->is_recalled;
+}
+
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
+    rvi_then then = ws->then;
+    ws->then = RVI_THEN_NOTHING;
+    ws->is_recalled = false;
     if (m->arch->is_encoder) {
         rvi_model_encode(m, ws, rows, n_rows, n_rows);
         return;
@@ -530,6 +551,10 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     find_also(ws, rows, n_rows);
     find_angles(m, ws, rows, n_rows);
     op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
+    if (then && n_rows == 1 && !rows->adapters && recall(ws, rows, then)) {
+        report_half(m, ws, 2 * h->n_layers);
+        return;
+    }
     for (int il = 0; il < h->n_layers; il++) {
         if (rvi_backend_is_stopped(ws->be)) {
             op->submit(ws->be); /* nothing of this step stays behind */
@@ -545,7 +570,7 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     rvi_cols hidden = rvi_cols_of(ws->h, 0, h->n_embd); /* x stays: rvi_workspace_last_layer */
     op->rms_norm(ws->be, hidden, x, m->out_norm, n_rows, h->norm_eps);
     rvi_workspace_tap(ws, "hidden", h->n_layers, hidden, n_rows);
-    op->submit(ws->be);
+    if (!then) op->submit(ws->be);
 }
 
 rv_status rvi_model_check(const rvi_model *m, const rvi_workspace *ws, rv_error *err)
@@ -560,7 +585,14 @@ static rvi_cols compute_logits(const rvi_model *m, rvi_workspace *ws, const rvi_
     const rvi_backend_ops *op = ws->be->ops;
     rvi_cols last = rvi_cols_of(ws->last, 0, m->hp.n_embd),
              logits = rvi_cols_of(ws->logits, 0, m->hp.n_vocab);
-    op->gather(ws->be, last, rvi_cols_of(ws->h, 0, m->hp.n_embd), which, n);
+    if (ws->is_recalled) { /* they are part of what is started again */
+        ws->is_recalled = false;
+        return logits;
+    }
+    if (n == 1 && which[0] == 0)
+        last = rvi_cols_of(ws->h, 0, m->hp.n_embd); /* it stands where it is wanted */
+    else
+        op->gather(ws->be, last, rvi_cols_of(ws->h, 0, m->hp.n_embd), which, n);
     rvi_workspace_group(ws, rows, which, n);
     rvi_workspace_linear(ws, &m->head, logits, last, n);
     if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
@@ -571,8 +603,9 @@ static rvi_cols compute_logits(const rvi_model *m, rvi_workspace *ws, const rvi_
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
                               const int32_t *which, int n)
 {
+    const rvi_backend_ops *op = ws->be->ops;
     rvi_cols logits = compute_logits(m, ws, rows, which, n);
-    ws->be->ops->fetch(ws->be, logits, n, ws->logits_host);
+    (op->take ? op->take : op->fetch)(ws->be, logits, n, ws->logits_host);
     return ws->logits_host;
 }
 

@@ -113,6 +113,11 @@ void rvi_workspace_free(rvi_workspace *ws);                                     
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx);         /* NULL: none */
 void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx); /* of decoders */
 
+/* What is asked for right behind the next pass, of any of its rows: a device then starts both
+ * together. */
+typedef enum rvi_then { RVI_THEN_NOTHING, RVI_THEN_LOGITS, RVI_THEN_BEST } rvi_then;
+void rvi_workspace_expect(rvi_workspace *ws, rvi_then then);
+
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
  * in the workspace. Rows of one sequence come in order of position; all their pages are writable.
  * n_rows <= max_rows. Encoders: a sequence is one text, and all of its rows (positions 0 to its

@@ -43,6 +43,8 @@ struct rvi_workspace {
     rvi_tensor *logits; /* [logits, n_vocab] */
     float *turns;       /* [rows, 2 n_pairs] angles, before they go to the backend */
     float *logits_host;
+    rvi_then then;    /* what follows the next pass */
+    bool is_recalled; /* the last pass and its logits are started when they are asked for */
     int32_t *tokens;
     rvi_set_rows *sets; /* [rows] of the rows that are being computed, n_sets of them */
     int n_sets;

@@ -15,7 +15,7 @@ typedef struct fake_state {
     long launches, fail_after;
     int sticky;
     long graphs;
-    size_t fetched;
+    size_t fetched, sent;
     bool is_silent;
 } fake_state;
 

@@ -35,7 +35,7 @@ struct function {
     {#name, [](const void *a) { name(*(const rvi_cuda_##args##_args *)a); },                       \
      sizeof(rvi_cuda_##args##_args)},
 static const function functions[] = {
-    ROW(rows_copy, copy) ROW(gather, gather) ROW(rms_norm, norm) ROW(layer_norm, norm)
+    ROW(rows_copy, copy) ROW(bring, bring) ROW(signal, signal) ROW(gather, gather) ROW(rms_norm, norm) ROW(layer_norm, norm)
         ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair) ROW(best, best)
             ROW(lora_down, lora) ROW(lora_up, lora) ROW(kv_write, kv_write) ROW(rope_kv, rope_kv)
                 ROW(attention, attention) ROW(attention_merge, attention)
@@ -62,7 +62,7 @@ struct fake_state {
     long launches, fail_after; /* the launch that fails, counted from now; -1: none */
     int sticky;                /* what every call returns since then */
     long graphs;               /* launched */
-    size_t fetched;            /* bytes copied to the host */
+    size_t fetched, sent;      /* bytes copied to the host, and from it */
     bool is_silent;            /* of its memory */
 };
 /* FAKE_DEVICE_MEMORY: its bytes, for programs that cannot reach fake_driver. */
@@ -71,7 +71,7 @@ static size_t memory_of_device()
     const char *bytes = getenv("FAKE_DEVICE_MEMORY");
     return bytes ? (size_t)strtoull(bytes, nullptr, 10) : (size_t)1 << 40;
 }
-static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0, false};
+static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0, 0, false};
 
 extern "C" __attribute__((visibility("default"))) fake_state *fake_driver(void)
 {
@@ -221,6 +221,7 @@ API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *)
 {
     ALIVE;
     memcpy((void *)to, from, size);
+    state.sent += size;
     return 0;
 }
 API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *)

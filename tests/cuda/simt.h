@@ -63,6 +63,13 @@ template <typename T> static inline T __ldcg(const T *p)
 {
     return __ldg(p);
 }
+template <typename T> static inline T __ldcv(const T *p)
+{
+    return __ldg(p);
+}
+static inline void __threadfence_system(void)
+{
+}
 static inline int atomicAdd(int *at, int n) /* blocks run one after the other */
 {
     return (*at += n) - n;

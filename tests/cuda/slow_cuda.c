@@ -4,6 +4,7 @@
 #include "cuda/fake.h"
 
 #include "backend/cuda/probe.h"
+#include "model/workspace.h"
 
 /* RUVLLM_TEST_CUDA=system: products are tried on a real device. */
 static const char *driver(void)
@@ -110,6 +111,122 @@ static void lost_device(void **state)
     feed_deinit(&f);
     rvi_free(last);
     golden_close(&g);
+}
+
+/* The most likely token of a step of one row, as engines ask for it. */
+static int32_t best_of_step(const golden *g, feed *f, int32_t token, bool *recalled)
+{
+    int32_t which = 0, best = -2;
+    int pos = f->seq.len;
+    assert_ok(rvi_seq_extend(&f->seq, 1, err));
+    rvi_row row = {.seq = &f->seq, .pos = pos, .token = token, .rope_set = f->rope_set};
+    rvi_workspace_expect(f->ws, RVI_THEN_BEST);
+    rvi_model_forward(g->m, f->ws, &row, 1);
+    *recalled = f->ws->is_recalled;
+    (void)rvi_model_best(g->m, f->ws, &row, &which, 1, &best);
+    return best;
+}
+
+/* Single tokens: nothing is copied to or from the device besides the list, which reads and writes
+ * pinned memory; wherever it breaks, there is no token, and the status says why. */
+static void single_tokens(void **state)
+{
+    (void)state;
+    enum { WARM = 3 };
+    golden g;
+    feed f;
+    int n;
+    long commands = 1;
+    bool recalled;
+    for (long broken = -1; broken < commands; broken += broken < 2 ? 1 : 5) {
+        rv_error why = {0};
+        (void)reset(NULL);
+        open_model(&g, "tests/golden/llama", "tests/golden/llama/expected.safetensors", false);
+        const int32_t *ids = golden_ids(g.expected, "tokens", &n);
+        feed_init(&f, g.m, n, 4, RV_KV_F16);
+        for (int i = 0; i < WARM; i++) assert_true(best_of_step(&g, &f, ids[i], &recalled) >= 0);
+        size_t sent = fake()->sent, fetched = fake()->fetched;
+        long launches = fake()->launches, graphs = fake()->graphs;
+        fake()->fail_after = broken;
+        int32_t best = best_of_step(&g, &f, ids[WARM], &recalled);
+        assert_true(recalled);
+        if (broken < 0) {
+            commands = fake()->launches - launches;
+            assert_true(best >= 0 && commands > 10);
+            assert_int_equal(fake()->graphs, graphs + 1);
+            assert_int_equal(fake()->sent, sent);
+            assert_int_equal(fake()->fetched, fetched);
+            assert_ok(rvi_model_check(g.m, f.ws, err));
+        } else {
+            assert_int_equal(best, -1);
+            assert_int_equal(rvi_model_check(g.m, f.ws, &why), RV_E_STATE);
+            assert_non_null(strstr(why.text, "CUDA_ERROR_ILLEGAL_ADDRESS"));
+        }
+        feed_deinit(&f);
+        golden_close(&g);
+    }
+    (void)reset(NULL);
+}
+
+/* Logits that a product wrote to the host have the bits of those that were copied there, also of
+ * passes that are started again, on both sides of a page's end; and passes that nobody waits for do
+ * not disturb what is staged for others. */
+static void logits_of_steps(void **state)
+{
+    (void)state;
+    enum { N = 36, UNTIL = 9 };
+    int n_recalled = 0;
+    golden g;
+    feed f;
+    rvi_source *source;
+    rvi_cuda_options o = {
+        .n_threads = 1, .driver = driver(), .image = driver() ? "in the library" : NULL};
+    g = (golden){0};
+    assert_ok(rvi_backend_cuda_new(&g.be, &o, NULL, err));
+    assert_ok(rvi_source_open(&source, "tests/gguf/q-q4_k.gguf", err));
+    assert_ok(rvi_model_new(&g.m, g.be, source, NULL, err));
+    size_t vocab = (size_t)g.m->hp.n_vocab;
+    float *want = rvi_alloc_array(N * vocab, sizeof *want);
+    int32_t ids[N], which = 0;
+    for (int i = 0; i < N; i++) ids[i] = (i * 37 + 11) % 300;
+    feed_init(&f, g.m, N, N, RV_KV_F16);
+    feed_ids(&f, ids, N, N, NULL, want, NULL);
+    feed_deinit(&f);
+    feed_init(&f, g.m, N, 1, RV_KV_F16);
+    for (int i = 0; i < N; i++) {
+        rvi_row row = {.seq = &f.seq, .pos = i, .token = ids[i], .rope_set = f.rope_set};
+        assert_ok(rvi_seq_extend(&f.seq, 1, err));
+        bool waits = i > UNTIL || i % 3 != 1;
+        rvi_workspace_expect(f.ws, waits ? RVI_THEN_LOGITS : RVI_THEN_NOTHING);
+        rvi_model_forward(g.m, f.ws, &row, 1);
+        n_recalled += f.ws->is_recalled;
+        if (!waits) continue;
+        const float *logits = rvi_model_logits(g.m, f.ws, &row, &which, 1);
+        assert_memory_equal(logits, want + (size_t)i * vocab, vocab * sizeof *want);
+    }
+    assert_true(n_recalled > N - UNTIL - 8);
+    feed_deinit(&f);
+    rvi_free(want);
+    golden_close(&g);
+}
+
+/* Rows that are freed while a copy to them waits: the copy comes first. */
+static void freed_rows(void **state)
+{
+    (void)state;
+    rvi_backend *be;
+    rvi_tensor *t;
+    float x[8] = {0};
+    assert_ok(open_fake(&be, true, NULL, err));
+    assert_ok(be->ops->rows_new(be, &t, 1, 8, err));
+    long launches = fake()->launches;
+    be->ops->rows_write(be, rvi_cols_of(t, 0, 8), 0, x);
+    assert_int_equal(fake()->launches, launches);
+    be->ops->tensor_free(be, t);
+    assert_int_equal(fake()->launches, launches + 1);
+    be->ops->submit(be);
+    assert_int_equal(fake()->launches, launches + 1);
+    be->ops->free(be);
 }
 
 /* Exact logits of a golden model; in chunks of any size and beside a stranger the same bits; the
@@ -401,7 +518,8 @@ static void rows_of_weights(void **state)
     be->ops->submit(be);
     long launches = fake()->launches;
     size_t fetched = fake()->fetched;
-    for (int32_t id = 0; id < 40; id++) {
+    for (int i = 0; i < 20000; i++) { /* more than the staging area holds */
+        int32_t id = i % 40;
         be->ops->embed(be, x, g.m->head.w, &id, 1, 1);
         be->ops->rows_read(be, x, 0, row);
     }
@@ -428,6 +546,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_missing, reset, reset),
         cmocka_unit_test_setup_teardown(no_memory, reset, reset),
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
+        cmocka_unit_test_setup_teardown(single_tokens, reset, reset),
+        cmocka_unit_test_setup_teardown(logits_of_steps, reset, reset),
+        cmocka_unit_test_setup_teardown(freed_rows, reset, reset),
         cmocka_unit_test_setup_teardown(best_of_rows, reset, reset),
         cmocka_unit_test_setup_teardown(probe, reset, reset),
         cmocka_unit_test_setup_teardown(rows_of_weights, reset, reset),

@@ -232,6 +232,103 @@ static void check_attention(rvi_backend *be, int n_keys, int group, int head_siz
     rvi_free(got);
 }
 
+/* A row whose query and key are turned and written by its own attention, against the same row with
+ * two neighbours, where kernels of their own turn and write: the same bits, also in the pages. */
+static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, int head_size,
+                          bool interleaved)
+{
+    enum { NEAR = 3 };
+    int nk = kv_heads * head_size, nq = nk * group, all = nq + 2 * nk;
+    int n_pages = n_keys / RVI_PAGE_TOKENS + 1;
+    rvi_kv_spec spec = {.n_layers = 1,
+                        .n_kv_heads = kv_heads,
+                        .head_size = head_size,
+                        .n_pages = n_pages,
+                        .type = RV_KV_F16};
+    rvi_kv_store *kv[2];
+    rvi_tensor *x, *out, *angles;
+    int32_t *pages = rvi_alloc_array((size_t)n_pages, sizeof *pages);
+    rvi_kv_row *at = rvi_alloc_array((size_t)n_keys, sizeof *at);
+    float *values = rvi_alloc_array((size_t)(NEAR * all), sizeof *values), turns[NEAR][512],
+          *old = rvi_alloc_array((size_t)n_keys * (size_t)(2 * nk), sizeof *old),
+          *got = rvi_alloc_array((size_t)(2 * nq), sizeof *got);
+    for (int i = 0; i < n_pages; i++) pages[i] = (i * 7 + 3) % n_pages;
+    if (n_pages % 7 == 0)
+        for (int i = 0; i < n_pages; i++) pages[i] = n_pages - 1 - i;
+    for (int i = 0; i < n_keys; i++) at[i] = (rvi_kv_row){.pages = pages, .pos = i};
+    for (int i = 0; i < NEAR * all; i++) values[i] = some();
+    for (int i = 0; i < n_keys * 2 * nk; i++) old[i] = some();
+    for (int r = 0; r < NEAR; r++)
+        for (int i = 0; i < head_size; i++) turns[r][i] = some();
+    assert_ok(be->ops->rows_new(be, &x, RVI_MAX(n_keys, NEAR), all, err));
+    assert_ok(be->ops->rows_new(be, &out, NEAR, nq, err));
+    assert_ok(be->ops->rows_new(be, &angles, NEAR, head_size, err));
+    assert_ok(be->ops->reserve(be, n_keys, all, 0, err));
+    const rvi_attention a = {
+        .n_heads = kv_heads * group, .n_kv_heads = kv_heads, .head_size = head_size, .scale = 0.3f};
+    rvi_cols k = rvi_cols_of(x, nq, nk), v = rvi_cols_of(x, nq + nk, nk);
+    for (int alone = 0; alone < 2; alone++) {
+        assert_ok(be->ops->kv_new(be, &kv[alone], &spec, err));
+        int n_old = n_keys - NEAR;
+        for (int r = 0; r < n_old; r++)
+            be->ops->rows_write(be, rvi_cols_of(x, nq, 2 * nk), r, old + r * 2 * nk);
+        be->ops->kv_write(be, kv[alone], 0, k, v, at, n_old);
+        be->ops->submit(be);
+        for (int r = 0, n; r < NEAR; r += n) {
+            n = alone ? 1 : NEAR;
+            for (int i = 0; i < n; i++) {
+                be->ops->rows_write(be, rvi_cols_of(x, 0, all), i, values + (r + i) * all);
+                be->ops->rows_write(be, rvi_cols_of(angles, 0, head_size), i, turns[r + i]);
+            }
+            be->ops->rope(be, rvi_cols_of(x, 0, nq + nk), head_size,
+                          rvi_cols_of(angles, 0, head_size), interleaved, n);
+            be->ops->kv_write(be, kv[alone], 0, k, v, at + n_old + r, n);
+            be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(x, 0, nq), kv[alone], 0, &a,
+                               at + n_old + r, n);
+            be->ops->submit(be);
+        }
+        be->ops->rows_read(be, rvi_cols_of(out, 0, nq), alone ? 0 : NEAR - 1, got + alone * nq);
+    }
+    for (int i = 0; i < nq; i++) assert_true(isfinite(got[i]));
+    if (memcmp(got, got + nq, (size_t)nq * sizeof *got))
+        fail_msg("%d keys, %d x %d heads of %d: a row that turns alone has other bits", n_keys,
+                 kv_heads, group, head_size);
+    size_t bytes = be->ops->kv_page_bytes(kv[0]);
+    uint8_t *page = rvi_alloc_array(2, bytes);
+    for (int i = 0; i < 2; i++) {
+        memset(page + (size_t)i * bytes, 0, bytes);
+        be->ops->kv_read_page(be, kv[i], pages[(n_keys - 1) / RVI_PAGE_TOKENS],
+                              page + (size_t)i * bytes);
+    }
+    int slot = (n_keys - 1) % RVI_PAGE_TOKENS; /* what was never written differs */
+    for (int e = 0; e < head_size; e++)
+        assert_memory_equal(page + (e * RVI_PAGE_TOKENS + slot) * 2,
+                            page + bytes + (e * RVI_PAGE_TOKENS + slot) * 2, 2);
+    for (int i = 0; i < 2; i++) be->ops->kv_free(be, kv[i]);
+    be->ops->tensor_free(be, x);
+    be->ops->tensor_free(be, out);
+    be->ops->tensor_free(be, angles);
+    rvi_free(page);
+    rvi_free(pages);
+    rvi_free(at);
+    rvi_free(values);
+    rvi_free(old);
+    rvi_free(got);
+}
+
+static void turning(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    seed = 4;
+    check_turning(be, 3, 2, 3, 64, false);
+    check_turning(be, 65, 2, 4, 128, false); /* the key opens a chunk */
+    check_turning(be, 200, 1, 9, 32, true);
+    check_turning(be, 1025, 2, 2, 16, false);  /* and a run */
+    check_turning(be, 2600, 32, 1, 16, false); /* blocks that have several runs of a row */
+    be->ops->free(be);
+}
+
 static void attention(void **state)
 {
     (void)state;
@@ -252,6 +349,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(products, reset, reset),
         cmocka_unit_test_setup_teardown(tiles_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(attention, reset, reset),
+        cmocka_unit_test_setup_teardown(turning, reset, reset),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

@@ -41,9 +41,28 @@ static void weight_types(void **state)
     }
 }
 
+/* A device is opened once for each model; what it has in common is made when the first one opens it
+ * and would go with the last. */
+static rvi_backend *kept;
+
+static int keep_device(void **state)
+{
+    (void)state;
+    if (test_driver())
+        assert_ok(test_backend_new(&kept, &(rvi_cpu_options){.n_threads = 1, .exact = true}, err));
+    return 0;
+}
+
+static int release_device(void **state)
+{
+    (void)state;
+    if (kept) kept->ops->free(kept);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(golden_models),
                                        cmocka_unit_test(weight_types)};
-    return cmocka_run_group_tests_name("law", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("law", tests, keep_device, release_device);
 }

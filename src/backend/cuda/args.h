@@ -21,6 +21,23 @@ typedef struct rvi_cuda_copy_args {
     rvi_cuda_at from; /* dense rows of out.n floats */
 } rvi_cuda_copy_args;
 
+enum { RVI_CUDA_BRING = 1024, RVI_CUDA_BRING_JOBS = 4 }; /* floats of a block */
+
+typedef struct rvi_cuda_bring_job { /* rows_copy, of pinned host memory */
+    rvi_cuda_cols out;
+    rvi_cuda_at from;
+    int32_t first_block, pieces; /* pieces: of a row */
+} rvi_cuda_bring_job;
+
+typedef struct rvi_cuda_bring_args {
+    rvi_cuda_bring_job job[RVI_CUDA_BRING_JOBS];
+    int32_t n_jobs, zero;
+} rvi_cuda_bring_args;
+
+typedef struct rvi_cuda_signal_args {
+    rvi_cuda_at counter, out; /* uint32_t each; out: pinned host memory */
+} rvi_cuda_signal_args;
+
 typedef struct rvi_cuda_norm_args {
     rvi_cuda_cols out, x;
     rvi_cuda_at w, b; /* b: layer norms only */
@@ -95,7 +112,10 @@ typedef struct rvi_cuda_attention_args {
     /* attention_row: */
     rvi_cuda_cols angles, k, v; /* turns: of the rows, which then have no key in their pages yet */
     rvi_cuda_at arrivals;       /* an int32_t, 0, for each row and head of keys; 0: parts stay */
-    int32_t turns, interleaved, early, zero;
+    int32_t turns, interleaved, early;
+    int32_t per;    /* chunks of a part: 1, or RVI_CUDA_RUN */
+    int32_t stages; /* chunks that a block of attention_row has on their way */
+    int32_t zero;
 } rvi_cuda_attention_args;
 
 typedef struct rvi_cuda_pair_args { /* out = x (op) y */
@@ -106,7 +126,9 @@ typedef struct rvi_cuda_pair_args { /* out = x (op) y */
 
 typedef struct rvi_cuda_best_args {
     rvi_cuda_cols x;
-    rvi_cuda_at out; /* int32_t a row */
+    rvi_cuda_at out;             /* int32_t a row */
+    rvi_cuda_at parts, arrivals; /* of pieces: a float4 each; an int32_t, 0, for each row */
+    int32_t pieces, zero;        /* of a row */
 } rvi_cuda_best_args;
 
 typedef struct rvi_cuda_gather_args {
@@ -129,6 +151,8 @@ enum {
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
     RVI_CUDA_ATTENTION = 128,
     RVI_CUDA_BEST = 1024,
+    RVI_CUDA_BEST_PIECES = 32, /* of a row, where there are few: */
+    RVI_CUDA_BEST_ROWS = 4,
     RVI_CUDA_MAX_HEAD = 512,      /* head size */
     RVI_CUDA_QUERY_HEADS = 4,     /* that a block of rope_kv turns */
     RVI_CUDA_UNIT = 32,           /* weights that a lane decodes at a time */
@@ -143,12 +167,13 @@ enum {
     RVI_CUDA_TILE_LINE = 132,     /* floats from row to row of its results in shared memory */
     RVI_CUDA_KEYS = 64,           /* of a chunk */
     RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
-    RVI_CUDA_KEY_SHARED = 65536,
+    RVI_CUDA_RUN = 4,             /* chunks that are merged before others, see attention.cuh */
+    RVI_CUDA_KEY_SHARED = 65536 + 34816,
     RVI_CUDA_ROW_QUERIES = 16,   /* heads that share keys, of attention_row at most */
     RVI_CUDA_PART_MORE = 4,      /* floats behind a part's values: parts begin at multiples of 16 */
-    RVI_CUDA_JOINED = 512,       /* parts that are merged at a time, */
-    RVI_CUDA_JOIN_ELEMENTS = 16, /* and elements of each */
-    RVI_CUDA_ROW_SHARED = 32768,
+    RVI_CUDA_JOIN_ELEMENTS = 16, /* of a head, that a block of attention_join merges */
+    RVI_CUDA_ROW_STAGE = 32768,
+    RVI_CUDA_ROW_STAGES = 4,
     RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
     RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */
 };

@@ -73,6 +73,7 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
 void rvi_cuda_kv_free(rvi_backend *be, rvi_kv_store *kv)
 {
     if (!kv) return;
+    rvi_cuda_forget(rvi_cuda_of(be));
     rvi_cuda_release(rvi_cuda_of(be), kv->data);
     rvi_cuda_release(rvi_cuda_of(be), kv->parts);
     atomic_fetch_sub(&be->memory->kv, kv->page_bytes * (size_t)kv->spec.n_pages);
@@ -193,7 +194,7 @@ static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_r
 {
     if (rvi_cuda_is_nearly_full(c)) rvi_cuda_submit(&c->be);
     rvi_cuda_placed *p = NULL;
-    for (int i = 0; i < c->n_placed && !p; i++)
+    for (int i = 0; i < RVI_MIN(c->n_placed, RVI_CUDA_PLACED) && !p; i++)
         if (c->placed[i].rows == rows && c->placed[i].n_rows <= n_rows) p = &c->placed[i];
     if (!p) {
         size_t n_pages;
@@ -204,8 +205,7 @@ static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_r
         rvi_cuda_at at = rvi_cuda_stage(c, runs + tables, &host);
         if (!at) return NULL;
         fill_places(host, rows, n);
-        if (c->n_placed == RVI_CUDA_PLACED) c->n_placed = 0;
-        p = &c->placed[c->n_placed++];
+        p = &c->placed[c->n_placed++ % RVI_CUDA_PLACED];
         *p = (rvi_cuda_placed){
             .rows = rows, .n_rows = n, .at = at, .tables = at + tables, .runs = at + runs};
         fill_runs((int32_t *)((uint8_t *)host + runs), rows, p);
@@ -213,6 +213,13 @@ static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_r
     kv->rows = p->at;
     kv->tables = p->tables;
     return p;
+}
+
+bool rvi_cuda_place_all(rvi_cuda *c, const rvi_kv_row *rows, int n_rows)
+{
+    rvi_cuda_kv kv;
+    const rvi_cuda_placed *p = place(c, rows, n_rows, &kv);
+    return p && p->n_rows == n_rows;
 }
 
 static rvi_cuda_kv kv_args(const rvi_kv_store *kv, int il)
@@ -277,17 +284,24 @@ void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rv
     }
 }
 
-/* Chunks of so many keys that get a block of their own, for each row: a power of two, so that the
- * list of the next token is mostly the same; 0: a block takes a row. *all: every chunk of every row
- * has its own, or there is only one of each. */
-static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int chunk,
-                     bool *all)
+/* Parts of so many keys each, by absolute position, that the row with most of them has. */
+static int most_parts(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int keys)
 {
-    int most = 1, parts = 1;
+    int most = 1;
     for (int r = 0; r < n_rows; r++) {
         int first = a->window && rows[r].pos >= a->window ? rows[r].pos - a->window + 1 : 0;
-        most = RVI_MAX(most, rows[r].pos / chunk - first / chunk + 1);
+        most = RVI_MAX(most, rows[r].pos / keys - first / keys + 1);
     }
+    return most;
+}
+
+/* Parts of each row that are computed apart and then merged: a power of two, so that the list of
+ * the next token is mostly the same; 0: a block takes a row. *all: every part of every row has its
+ * own place, or there is only one of each. */
+static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int keys,
+                     bool *all)
+{
+    int most = most_parts(a, rows, n_rows, keys), parts = 1;
     *all = most == 1;
     if (most == 1) return 0;
     most += a->window > 0; /* rows of a tile may begin in another chunk */
@@ -324,17 +338,31 @@ static void take_rope(rvi_cuda *c, rvi_cuda_attention_args *args)
     c->n_commands--;
 }
 
-/* No row has a neighbour, and all their chunks have a block. */
-static void by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args *args, int n_rows)
+/* No row has a neighbour: false where not all of their parts have a place. A part is a run where
+ * there are so many that all processors have some, or else a chunk. */
+static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args *args,
+                    const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
 {
+    enum { RUN_STAGES = 2, RUN_BLOCKS = 2 }; /* RUN_BLOCKS: of a processor */
+    int heads = n_rows * args->kv.n_kv_heads, processors = c->n_blocks / 4;
+    bool runs = (int64_t)heads * most_parts(a, rows, n_rows, RVI_CUDA_RUN * RVI_CUDA_KEYS) >=
+                processors * RUN_BLOCKS,
+         all;
+    args->per = runs ? RVI_CUDA_RUN : 1;
+    args->stages = runs ? RUN_STAGES : 1;
+    args->n_parts = parts_for(a, rows, n_rows, args->per * RVI_CUDA_KEYS, &all);
+    if (!all) return false;
     if (n_rows == 1) take_rope(c, args);
-    if (args->n_parts <= RVI_CUDA_JOINED_HERE && n_rows * args->kv.n_kv_heads <= RVI_CUDA_ARRIVALS)
+    if (args->n_parts <= RVI_CUDA_JOINED_HERE && heads <= RVI_CUDA_ARRIVALS)
         args->arrivals = kv->arrivals;
-    rvi_cuda_command *k = rvi_cuda_add(c, RVI_CUDA_attention_row,
-                                       (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows,
-                                                    (uint32_t)RVI_MAX(args->n_parts, 1)},
-                                       RVI_CUDA_ATTENTION, args, sizeof *args);
-    if (k) k->shared = RVI_CUDA_ROW_SHARED;
+    int blocks = RVI_MAX(args->n_parts, 1);
+    if (runs) blocks = RVI_MIN(blocks, RVI_MAX(processors * RUN_BLOCKS / heads, 1));
+    rvi_cuda_command *k = rvi_cuda_add(
+        c, RVI_CUDA_attention_row,
+        (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows, (uint32_t)blocks},
+        RVI_CUDA_ATTENTION, args, sizeof *args);
+    if (k) k->shared = (uint32_t)args->stages * RVI_CUDA_ROW_STAGE;
+    return true;
 }
 
 static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
@@ -368,15 +396,15 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &args.kv);
         if (!p) return;
         n = p->n_rows;
-        bool all;
-        args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);
+        bool all,
+            alone = p->longest == 1 && a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES;
+        if (!tiles || !alone || !by_rows(c, kv, &args, a, rows + at, n)) {
+            args.per = args.stages = 1;
+            args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);
+            if (tiles) by_tiles(c, &args, p);
+        }
         uint32_t grid[] = {(uint32_t)a->n_heads, (uint32_t)n, (uint32_t)RVI_MAX(args.n_parts, 1)};
-        if (tiles && all && p->longest == 1 &&
-            a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES)
-            by_rows(c, kv, &args, n);
-        else if (tiles)
-            by_tiles(c, &args, p);
-        else
+        if (!tiles)
             rvi_cuda_add(c, RVI_CUDA_attention, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
         grid[2] = tiles ? (uint32_t)(kv->spec.head_size + RVI_CUDA_JOIN_ELEMENTS - 1) /
                               RVI_CUDA_JOIN_ELEMENTS

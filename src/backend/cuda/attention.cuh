@@ -4,13 +4,14 @@
  *  chunk   64 keys by absolute position. Scores: mma.m16n8k16 over 16 elements at a time, in order. m: their maximum;
  *          p = exp2(score - m), by the device's approximation; l: a lane has keys 2 t, 2 t + 1 of each 8, in order, then the tree over the lanes; acc:
  *          p rounded to f16, mma over 16 keys at a time, in order.
- *  merge   Chunks with a key that the query sees, in order, onto m = -infinity, l = 0, acc = 0.
+ *  merge   A run is 4 chunks (256 keys by absolute position). Its chunks with a key that the query sees, in order, onto
+ *          m = -infinity, l = 0, acc = 0; then the runs, in order, likewise.
  *
  * Values are taken to be finite: a key that a query does not see, but another one of its tile does, has p = 0.
  *
  * The heads that share keys are queries of one tile, and so are neighbouring rows of a sequence. */
 
-enum { KEYS = RVI_CUDA_KEYS, TILE_QUERIES = RVI_CUDA_QUERIES, CHUNK_BYTES = 2 * KEYS * 128 * 2, NO_CHUNK = 1 << 24 };
+enum { KEYS = RVI_CUDA_KEYS, TILE_QUERIES = RVI_CUDA_QUERIES, CHUNK_BYTES = 2 * KEYS * 128 * 2, NO_CHUNK = 1 << 24, RUN = RVI_CUDA_RUN };
 
 static __device__ const float LOG2_E = 1.44269504f;
 
@@ -46,25 +47,45 @@ static __device__ __forceinline__ int value_piece(int key, int piece)
     return KEYS * 128 * 2 / 16 + key * 16 + (piece ^ (key & 7));
 }
 
-/* Keys: a line of 64 for each element; values: a line of elements for each key, zeros where no query sees any. */
-static __device__ void copy_chunk(const rvi_cuda_attention_args &a, const query_tile &t, int kv_head, int chunk, uint8_t *to,
-                                  int thread, int threads)
+/* The pages of a chunk; 0: none of its keys is seen. */
+struct chunk_pages {
+    const uint8_t *at[KEYS / RVI_CUDA_PAGE];
+};
+
+static __device__ __forceinline__ chunk_pages pages_of(const rvi_cuda_attention_args &a, int row, int kv_head, int chunk, int first, int last)
 {
-    int n = a.kv.head_size, first = t.first_seen, last = t.last_seen;
+    chunk_pages p;
+#pragma unroll
+    for (int i = 0; i < KEYS / RVI_CUDA_PAGE; i++) {
+        int base = chunk * KEYS + i * RVI_CUDA_PAGE;
+        bool any = chunk != NO_CHUNK && base <= last && base + RVI_CUDA_PAGE > first;
+        p.at[i] = any ? planes(a.kv, row, base / RVI_CUDA_PAGE, kv_head) : 0;
+    }
+    return p;
+}
+
+/* Keys: a line of 64 for each element; values: a line of elements for each key, zeros where no query sees any. */
+static __device__ __forceinline__ void copy_chunk(const rvi_cuda_attention_args &a, const chunk_pages &pages, int chunk, int first,
+                                                  int last, uint8_t *to)
+{
+    uint32_t pieces = a.kv.head_size / 8, key0 = threadIdx.x / pieces, piece0 = threadIdx.x % pieces;
+    uint32_t keys_on = RVI_CUDA_ATTENTION / pieces, pieces_on = RVI_CUDA_ATTENTION % pieces;
     if (chunk != NO_CHUNK)
+#pragma unroll 1
         for (int page = 0; page < KEYS / RVI_CUDA_PAGE; page++) {
             int base = chunk * KEYS + page * RVI_CUDA_PAGE;
-            bool any = base <= last && base + RVI_CUDA_PAGE > first;
-            const uint8_t *k = any ? planes(a.kv, t.row, base / RVI_CUDA_PAGE, kv_head) : 0, *v = k + a.kv.k_bytes;
+            const uint8_t *k = page ? pages.at[1] : pages.at[0], *v = k + a.kv.k_bytes;
+            uint32_t key = key0, piece = piece0; /* of values */
 #pragma unroll 2
-            for (uint32_t i = thread; i < n * 4u; i += threads) { /* of values: two pieces of each key at a time */
-                int key = i % 64 / 2, piece = i / 64 * 2 + i % 2;
+            for (uint32_t i = threadIdx.x; i < pieces * RVI_CUDA_PAGE; i += RVI_CUDA_ATTENTION) {
                 uint8_t *at = to + value_piece(page * RVI_CUDA_PAGE + key, piece) * 16;
-                if (any) copy16(to + key_piece(i / 4, page * 4 + i % 4) * 16, k + i * 16);
-                if (any && base + key >= first && base + key <= last)
-                    copy16(at, v + (key * (n / 8) + piece) * 16);
+                if (k) copy16(to + key_piece(i / 4, page * 4 + i % 4) * 16, k + i * 16);
+                if (k && base + (int)key >= first && base + (int)key <= last)
+                    copy16(at, v + i * 16);
                 else
                     *(uint4 *)at = {};
+                key += keys_on, piece += pieces_on;
+                if (piece >= pieces) piece -= pieces, key++;
             }
         }
     copy_commit();
@@ -149,6 +170,11 @@ static __device__ __forceinline__ void merge_factors(float *m, float *l, float m
     *l = *l * *c + l2 * *d;
 }
 
+static __device__ __forceinline__ float4 merged(const float4 &x, float c, const float4 &y, float d)
+{
+    return {x.x * c + y.x * d, x.y * c + y.y * d, x.z * c + y.z * d, x.w * c + y.w * d};
+}
+
 /* The query of line i of the warp's 16; false: there is none. */
 static __device__ bool query_at(const rvi_cuda_attention_args &a, const query_tile &t, int i, int *row, int *head)
 {
@@ -220,6 +246,31 @@ static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args 
     }
 }
 
+/* A run onto the total of the lane's queries, which lies behind the chunks in shared memory: no registers are left for it. */
+struct run_total {
+    float m[2][RVI_CUDA_ATTENTION], l[2][RVI_CUDA_ATTENTION], all[64][RVI_CUDA_ATTENTION];
+};
+
+static __device__ __forceinline__ void add_run(run_total *to, bool is_first, const bool takes[2], float m[2], float l[2], float all[16][4])
+{
+    int t = threadIdx.x;
+    float c[2] = {1.0f, 1.0f}, d[2] = {};
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float top = is_first ? -INFINITE : to->m[h][t], sum = is_first ? 0.0f : to->l[h][t];
+        if (takes[h]) merge_factors(&top, &sum, m[h], l[h], &c[h], &d[h]);
+        to->m[h][t] = top, to->l[h][t] = sum;
+        m[h] = -INFINITE, l[h] = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < 64; i++) {
+        int h = i % 4 / 2;
+        float *v = &all[i / 4][i % 4], old = is_first ? 0.0f : to->all[i][t];
+        to->all[i][t] = takes[h] ? old * c[h] + *v * d[h] : old;
+        *v = 0;
+    }
+}
+
 template <bool PARTS> static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_args &a, uint8_t *shared)
 {
     query_tile t = tile_at(a, gridDim.y - 1 - blockIdx.y); /* those with most keys first */
@@ -248,25 +299,36 @@ template <bool PARTS> static __device__ __forceinline__ void tiles_attention(con
     float m[2] = {-INFINITE, -INFINITE}, l[2] = {}, all[16][4];
 #pragma unroll
     for (int i = 0; i < 64; i++) all[i / 4][i % 4] = 0;
-    copy_chunk(a, t, blockIdx.x, chunk, shared, threadIdx.x, RVI_CUDA_ATTENTION);
+    run_total *total = (run_total *)(shared + 2 * CHUNK_BYTES);
+    bool is_first = true;
+    copy_chunk(a, pages_of(a, t.row, blockIdx.x, chunk, t.first_seen, t.last_seen), chunk, t.first_seen, t.last_seen, shared);
 #pragma unroll 1
     for (int turn = 0; chunk <= end; chunk++, turn ^= 1) {
-        copy_chunk(a, t, blockIdx.x, chunk < end ? chunk + 1 : NO_CHUNK, shared + (turn ^ 1) * CHUNK_BYTES, threadIdx.x,
-                   RVI_CUDA_ATTENTION);
+        int next = chunk < end ? chunk + 1 : NO_CHUNK;
+        copy_chunk(a, pages_of(a, t.row, blockIdx.x, next, t.first_seen, t.last_seen), next, t.first_seen, t.last_seen,
+                   shared + (turn ^ 1) * CHUNK_BYTES);
         copy_wait<1>();
         __syncthreads();
         bool all_seen = chunk * KEYS >= latest && chunk * KEYS + KEYS - 1 <= earliest;
         if (chunk * KEYS <= high && chunk * KEYS + KEYS > low)
             tile_chunk<PARTS>(a, q, k, chunk, two, all_seen, shared + turn * CHUNK_BYTES, m, l, all);
+        if (!PARTS && (chunk % RUN == RUN - 1 || chunk == end)) {
+            int run = chunk / RUN * RUN * KEYS;
+            bool takes[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) takes[h] = run <= two.see[h].y && run + RUN * KEYS > two.see[h].x;
+            add_run(total, is_first, takes, m, l, all);
+            is_first = false;
+        }
         __syncthreads();
     }
     if (PARTS) return;
-    float over[2] = {1.0f / l[0], 1.0f / l[1]};
-#pragma unroll
+    float over[2] = {1.0f / total->l[0][threadIdx.x], 1.0f / total->l[1][threadIdx.x]};
+#pragma unroll 8
     for (int i = 0; i < 64; i++) {
         int h = i % 4 / 2, e = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
         if (two.is[h] && e < a.kv.head_size)
-            row_of(a.out, two.row[h])[two.head[h] * a.kv.head_size + e] = all[i / 4][i % 4] * over[h];
+            row_of(a.out, two.row[h])[two.head[h] * a.kv.head_size + e] = total->all[i][threadIdx.x] * over[h];
     }
 }
 
@@ -281,10 +343,11 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles(rvi_cuda_attenti
         tiles_attention<false>(a, shared_keys);
 }
 
-/* ---- rows that have no neighbours: a block has one chunk of a row. Its warps have 16 of the keys each, then every
- * fourth 16 elements of the values. Everything that waits for memory is asked for at once: a pass of one row is latency.
- * a.turns: queries and key are turned here, and the row's key and value written. a.early: nothing else in the list
- * writes keys of this layer, so that all older ones can be asked for before the kernels in front have ended. ---- */
+/* ---- rows that have no neighbours: a block has parts of a row, a.per chunks each (one, or a run), one after the other.
+ * Its warps have 16 of a chunk's keys each, then every fourth 16 elements of the values. What waits for memory is asked for
+ * early: a.stages chunks are on their way, all before the first is needed. a.turns: queries and key are turned here, and
+ * the row's key and value written. a.early: nothing else in the list writes keys of this layer, so that all older ones
+ * can be asked for before the kernels in front have ended. ---- */
 
 enum { QUERY_LINE = (128 + 8) * 2, ROW_PAIRS = 4 }; /* bytes */
 
@@ -355,6 +418,23 @@ static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_ar
     }
 }
 
+/* A block's way over the row's chunks. */
+struct row_walk {
+    int part, chunk, end; /* the part's last chunk; chunk: NO_CHUNK: behind the last */
+};
+
+static __device__ __forceinline__ row_walk part_from(int part, int first, int last, int per)
+{
+    int at = (first / per + part) * per;
+    return {part, at > last ? (int)NO_CHUNK : max(at, first), min(at + per - 1, last)};
+}
+
+static __device__ __forceinline__ row_walk next_chunk(const row_walk &w, int first, int last, int per)
+{
+    if (w.chunk < w.end) return {w.part, w.chunk + 1, w.end};
+    return part_from(w.part + gridDim.z, first, last, per);
+}
+
 /* The row's own key and value, to its page and to the chunk in shared memory. */
 static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args &a, int row, int pos, const element_pair &k,
                                                   float2 v, uint8_t *shared)
@@ -371,16 +451,16 @@ static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args 
     *(uint32_t *)(shared + value_piece(key, p / 4) * 16 + p % 4 * 4) = two;
 }
 
-/* The last block of a head to end merges its parts, as attention_join does. */
-static __device__ __forceinline__ void join_here(const rvi_cuda_attention_args &a, int row, int group, int parts)
+/* The last block of a head to end merges its parts, as attention_join does. first: the row's first chunk. */
+static __device__ __forceinline__ void join_here(const rvi_cuda_attention_args &a, int row, int group, int first, int parts)
 {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 8 };
     __shared__ int last;
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
         int *arrived = as<int>(a.arrivals) + row * a.kv.n_kv_heads + blockIdx.x;
-        last = atomicAdd(arrived, 1) == parts - 1;
+        last = atomicAdd(arrived, 1) == min(parts, (int)gridDim.z) - 1;
         if (last) *arrived = 0;
     }
     __syncthreads();
@@ -392,8 +472,8 @@ static __device__ __forceinline__ void join_here(const rvi_cuda_attention_args &
     for (uint32_t i = threadIdx.x; i < group * fours; i += RVI_CUDA_ATTENTION) {
         int head = blockIdx.x * group + i / fours, e = i % fours * 4;
         const float *part = part_at(a, row, head, 0);
-        float m = -INFINITE, l = 0;
-        float4 acc = {};
+        float m = -INFINITE, l = 0, run_m = -INFINITE, run_l = 0, c, d;
+        float4 acc = {}, run = {};
 #pragma unroll 1
         for (int at = 0; at < parts; at += AHEAD) {
             float4 v[AHEAD];
@@ -405,10 +485,13 @@ static __device__ __forceinline__ void join_here(const rvi_cuda_attention_args &
             }
 #pragma unroll
             for (int j = 0; j < AHEAD; j++) {
-                float c, d;
                 if (at + j >= parts) break;
-                merge_factors(&m, &l, x[j].x, x[j].y, &c, &d);
-                acc = {acc.x * c + v[j].x * d, acc.y * c + v[j].y * d, acc.z * c + v[j].z * d, acc.w * c + v[j].w * d};
+                merge_factors(&run_m, &run_l, x[j].x, x[j].y, &c, &d);
+                run = merged(run, c, v[j], d);
+                if (a.per == 1 && (first + at + j) % RUN != RUN - 1 && at + j != parts - 1) continue;
+                merge_factors(&m, &l, run_m, run_l, &c, &d);
+                acc = merged(acc, c, run, d);
+                run_m = -INFINITE, run_l = 0, run = {};
             }
         }
         float over = 1.0f / l;
@@ -417,41 +500,11 @@ static __device__ __forceinline__ void join_here(const rvi_cuda_attention_args &
     }
 }
 
-/* Grid: heads of keys, rows, chunks. With parts and no arrivals attention_join follows; without parts, a row has one
- * chunk. */
-KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_args a)
+/* Scores of the row's queries and a chunk's keys, whole in every warp. */
+static __device__ __forceinline__ void row_scores(const uint8_t (*q)[QUERY_LINE], int group, int k, const uint8_t *keys,
+                                                  float2 (*scores)[2][32], float s[8][4])
 {
-    DYNAMIC_SHARED(shared_row);
-    __shared__ __align__(16) uint8_t q[RVI_CUDA_ROW_QUERIES][QUERY_LINE];
-    __shared__ float2 scores[KEYS / 8][2][32];
-    __shared__ raw_row raw;
-    if (!a.early) begin();
-    int row = blockIdx.y, lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    int group = a.n_heads / a.kv.n_kv_heads, k = a.kv.head_size / 16, n = group > 8 ? 2 : 1;
-    int2 see[2] = {keys_of(a, row)};
-    see[1] = see[0];
-    int first = see[0].x / KEYS, last = see[0].y / KEYS, chunk = first + blockIdx.z;
-    if (chunk > last) return;
-    bool writes = a.turns && chunk == last && (int)threadIdx.x < a.kv.head_size / 2;
-    query_tile tile = {row, 1, see[0].x, see[0].y - a.turns};
-    copy_chunk(a, tile, blockIdx.x, chunk, shared_row, threadIdx.x, RVI_CUDA_ATTENTION);
-    if (a.early) begin();
-    stage_raw(a, row, group * a.kv.head_size, a.turns && chunk == last, &raw);
-    element_pair key = {};
-    float2 value = {};
-    if (writes) {
-        const float *k = raw.x + group * a.kv.head_size, *v = k + a.kv.head_size + 2 * threadIdx.x;
-        key = pair_of(a, raw.angles, k, threadIdx.x);
-        value = {v[0], v[1]};
-    }
-    stage_queries(a, raw, group, q);
-    copy_wait<0>();
-    __syncthreads();
-    if (a.turns && chunk == last) {
-        if (writes) put_newest(a, row, see[0].y, key, value, shared_row);
-        __syncthreads();
-    }
-    float s[8][4], m[2], l[2];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, n = group > 8 ? 2 : 1;
 #pragma unroll
     for (int i = 0; i < 8; i++) s[i / 4][i % 4] = 0;
 #pragma unroll 2
@@ -460,7 +513,7 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
 #pragma unroll
         for (int i = 0; i < 4; i++)
             f[i] = i % 2 < n && g + i % 2 * 8 < group ? ((const uint32_t *)q[g + i % 2 * 8])[e * 8 + i / 2 * 4 + t] : 0;
-        load_matrices(b, shared_row + key_piece(e * 16 + lane / 8 % 2 * 8 + lane % 8, warp * 2 + lane / 16) * 16);
+        load_matrices(b, keys + key_piece(e * 16 + lane / 8 % 2 * 8 + lane % 8, warp * 2 + lane / 16) * 16);
         mma_f16(s[0], f[0], f[1], f[2], f[3], b[0], b[1]);
         mma_f16(s[1], f[0], f[1], f[2], f[3], b[2], b[3]);
     }
@@ -472,89 +525,189 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
         float2 x = i % 2 < n ? scores[i / 2][i % 2][lane] : float2{};
         s[i / 2][i % 2 * 2] = x.x, s[i / 2][i % 2 * 2 + 1] = x.y;
     }
-    weigh(a, chunk, see, chunk * KEYS >= see[0].x && chunk * KEYS + KEYS - 1 <= see[0].y, n, s, m, l);
-    uint32_t p[4][4];
-#pragma unroll
-    for (int j = 0; j < 4; j++) weights_at(s, j, p[j]);
-    float *to[2], zero[2] = {}, one[2] = {1.0f, 1.0f}, over[2] = {1.0f, 1.0f};
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        int head = blockIdx.x * group + min(g + 8 * h, group - 1);
-        to[h] = (a.n_parts ? part_at(a, row, head, blockIdx.z) : row_of(a.out, row) + head * a.kv.head_size) + t * 2;
-        if (g + 8 * h >= group) continue;
-        if (a.n_parts) {
-            if (t == 0 && warp == 0) to[h][a.kv.padded] = m[h], to[h][a.kv.padded + 1] = l[h];
-        } else { /* merged onto nothing */
-            float top = -INFINITE, sum = 0;
-            merge_factors(&top, &sum, m[h], l[h], &zero[h], &one[h]);
-            over[h] = 1.0f / sum;
-        }
-    }
-#pragma unroll 1
-    for (int e = warp; e < k; e += RVI_CUDA_ATTENTION / 32) {
-        float acc[2][4];
-        mix_values(p, e, shared_row, acc);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            int h = i % 4 / 2;
-            float v = acc[i / 4][i % 4];
-            if (g + 8 * h < group)
-                to[h][e * 16 + i / 4 * 8 + i % 2] = a.n_parts ? v : (0.0f * zero[h] + v * one[h]) * over[h];
-        }
-    }
-    if (a.n_parts && a.arrivals) join_here(a, row, group, last - first + 1);
 }
 
-/* Merges the parts of a head of a row; a block has JOIN_ELEMENTS of its elements. Parts come into shared memory JOINED at
- * a time, by all threads; then every element is added up by one. Grid: heads, rows, elements / JOIN_ELEMENTS. */
+/* What a warp has of a part: of its queries the maximum, the sum of weights, and every fourth 16 elements. */
+struct row_part {
+    float m[2], l[2], all[2][2][4];
+};
+
+static __device__ __forceinline__ void empty_part(row_part *p)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) p->m[h] = -INFINITE, p->l[h] = 0;
+#pragma unroll
+    for (int i = 0; i < 16; i++) p->all[i / 8][i / 4 % 2][i % 4] = 0;
+}
+
+/* A chunk's weights onto the part. */
+static __device__ __forceinline__ void add_chunk(const float s[8][4], const float m[2], const float l[2], int n, int k,
+                                                 const uint8_t *keys, row_part *to)
+{
+    uint32_t p[4][4];
+    float c[2] = {}, d[2] = {};
+#pragma unroll
+    for (int j = 0; j < 4; j++) weights_at(s, j, p[j]);
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        if (h < n) merge_factors(&to->m[h], &to->l[h], m[h], l[h], &c[h], &d[h]);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int e = threadIdx.x / 32 + i * (RVI_CUDA_ATTENTION / 32);
+        float acc[2][4];
+        if (e >= k) break;
+        mix_values(p, e, keys, acc);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            float *v = &to->all[i][j / 4][j % 4];
+            *v = *v * c[j % 4 / 2] + acc[j / 4][j % 4] * d[j % 4 / 2];
+        }
+    }
+}
+
+/* part: its number; without parts it is all there is. */
+static __device__ __forceinline__ void put_part(const rvi_cuda_attention_args &a, int row, int group, int part, const row_part &x)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        if (g + 8 * h >= group) break;
+        int head = blockIdx.x * group + g + 8 * h;
+        float *to = a.n_parts ? part_at(a, row, head, part) : row_of(a.out, row) + head * a.kv.head_size;
+        float over = a.n_parts ? 1.0f : 1.0f / x.l[h];
+        if (a.n_parts && t == 0 && warp == 0) to[a.kv.padded] = x.m[h], to[a.kv.padded + 1] = x.l[h];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int e = (warp + i / 4 * (RVI_CUDA_ATTENTION / 32)) * 16 + i / 2 % 2 * 8 + t * 2 + i % 2;
+            float v = x.all[i / 4][i / 2 % 2][2 * h + i % 2];
+            if (e < a.kv.head_size) to[e] = a.n_parts ? v : v * over;
+        }
+    }
+}
+
+/* For the oldest of the chunks on their way. */
+static __device__ __forceinline__ void wait_stage(int stages)
+{
+    switch (stages) {
+    case 1: copy_wait<0>(); break;
+    case 2: copy_wait<1>(); break;
+    case 3: copy_wait<2>(); break;
+    default: copy_wait<3>(); break;
+    }
+}
+
+/* Grid: heads of keys, rows, blocks that share the parts. With parts and no arrivals attention_join follows; without
+ * parts, a row has one run. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_row);
+    __shared__ __align__(16) uint8_t q[RVI_CUDA_ROW_QUERIES][QUERY_LINE];
+    __shared__ __align__(16) raw_row raw;
+    if (!a.early) begin();
+    int row = blockIdx.y, group = a.n_heads / a.kv.n_kv_heads, k = a.kv.head_size / 16, n = group > 8 ? 2 : 1;
+    int2 see[2] = {keys_of(a, row)};
+    see[1] = see[0];
+    int first = see[0].x / KEYS, last = see[0].y / KEYS, parts = last / a.per - first / a.per + 1, old = see[0].y - a.turns;
+    row_walk now = part_from(blockIdx.z, first, last, a.per), ahead = now;
+    if (now.chunk == NO_CHUNK) return;
+    for (int i = 0; i < a.stages; i++, ahead = next_chunk(ahead, first, last, a.per))
+        copy_chunk(a, pages_of(a, row, blockIdx.x, ahead.chunk, see[0].x, old), ahead.chunk, see[0].x, old,
+                   shared_row + i * CHUNK_BYTES);
+    if (a.early) begin();
+    bool newest = a.turns && (parts - 1) % gridDim.z == blockIdx.z, writes = newest && (int)threadIdx.x < a.kv.head_size / 2;
+    stage_raw(a, row, group * a.kv.head_size, newest, &raw);
+    element_pair key = {};
+    float2 value = {};
+    if (writes) {
+        const float *k = raw.x + group * a.kv.head_size, *v = k + a.kv.head_size + 2 * threadIdx.x;
+        key = pair_of(a, raw.angles, k, threadIdx.x);
+        value = {v[0], v[1]};
+    }
+    stage_queries(a, raw, group, q);
+    row_part part;
+    empty_part(&part);
+#pragma unroll 1
+    for (int stage = 0; now.chunk != NO_CHUNK; stage = stage + 1 == a.stages ? 0 : stage + 1) {
+        uint8_t *keys = shared_row + stage * CHUNK_BYTES;
+        chunk_pages pages = pages_of(a, row, blockIdx.x, ahead.chunk, see[0].x, old);
+        wait_stage(a.stages);
+        __syncthreads();
+        if (newest && now.chunk == last) {
+            if (writes) put_newest(a, row, see[0].y, key, value, keys);
+            __syncthreads();
+        }
+        float s[8][4], m[2], l[2];
+        row_scores(q, group, k, keys, (float2 (*)[2][32])raw.x, s);
+        weigh(a, now.chunk, see, now.chunk * KEYS >= see[0].x && now.chunk * KEYS + KEYS - 1 <= see[0].y, n, s, m, l);
+        add_chunk(s, m, l, n, k, keys, &part);
+        if (now.chunk == now.end) {
+            put_part(a, row, group, now.part, part);
+            empty_part(&part);
+        }
+        now = next_chunk(now, first, last, a.per);
+        __syncthreads();
+        copy_chunk(a, pages, ahead.chunk, see[0].x, old, keys);
+        ahead = next_chunk(ahead, first, last, a.per);
+    }
+    if (a.n_parts && a.arrivals) join_here(a, row, group, first, parts);
+}
+
+/* Merges the parts of a head of a row; a block has JOIN_ELEMENTS of its elements. JOINED runs at a time: their parts are
+ * merged by all threads, then every element is added up by one. Grid: heads, rows, elements / JOIN_ELEMENTS. */
 KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_join(rvi_cuda_attention_args a)
 {
-    enum { JOINED = RVI_CUDA_JOINED, ELEMENTS = RVI_CUDA_JOIN_ELEMENTS, THREADS = RVI_CUDA_ATTENTION, PIECES = ELEMENTS / 4 };
-    __shared__ __align__(16) float values[JOINED][ELEMENTS];
-    __shared__ float tops[JOINED], sums[JOINED], old[JOINED], added[JOINED], highest[THREADS];
+    enum { JOINED = RVI_CUDA_ATTENTION, ELEMENTS = RVI_CUDA_JOIN_ELEMENTS, THREADS = RVI_CUDA_ATTENTION, PIECES = ELEMENTS / 4 };
+    __shared__ __align__(16) float4 values[JOINED][PIECES];
+    __shared__ float tops[JOINED], sums[JOINED], old[JOINED], added[JOINED];
     begin();
     int head = blockIdx.x, row = blockIdx.y, e0 = blockIdx.z * ELEMENTS, t = threadIdx.x, size = a.kv.padded + RVI_CUDA_PART_MORE;
     int2 see = keys_of(a, row);
+    int first = see.x / KEYS, last = see.y / KEYS, first_part = first / a.per, last_part = last / a.per;
     const float *part = part_at(a, row, head, 0);
     float m = -INFINITE, l = 0, acc = 0;
 #pragma unroll 1
-    for (int left = see.y / KEYS - see.x / KEYS + 1; left > 0; left -= JOINED, part += (size_t)JOINED * size) {
-        int n = min(left, (int)JOINED);
+    for (int run = first / RUN; run <= last / RUN; run += JOINED) {
+        int n = min(last / RUN - run + 1, (int)JOINED);
         __syncthreads();
+#pragma unroll 1
         for (int i = t; i < n * PIECES; i += THREADS) {
+            int at = (run + i / PIECES) * (RUN / a.per), from = max(at, first_part), end = min(at + RUN / a.per - 1, last_part);
             int e = min(e0 + i % PIECES * 4, a.kv.padded - 4);
-            copy16((uint8_t *)&values[i / PIECES][i % PIECES * 4], (const uint8_t *)(part + (size_t)(i / PIECES) * size + e));
-        }
-        copy_commit();
-        for (int i = t; i < n; i += THREADS) {
-            float2 x = *(const float2 *)(part + (size_t)i * size + a.kv.padded);
-            tops[i] = x.x, sums[i] = x.y;
+            float4 v[RUN], x = {};
+            float2 y[RUN];
+            float top = -INFINITE, sum = 0, c, d;
+#pragma unroll
+            for (int j = 0; j < RUN; j++) {
+                const float *p = part + (size_t)(min(from + j, end) - first_part) * size;
+                v[j] = __ldcg((const float4 *)(p + e)), y[j] = __ldcg((const float2 *)(p + a.kv.padded));
+            }
+#pragma unroll
+            for (int j = 0; j < RUN; j++) {
+                if (from + j > end) break;
+                merge_factors(&top, &sum, y[j].x, y[j].y, &c, &d);
+                x = merged(x, c, v[j], d);
+            }
+            values[i / PIECES][i % PIECES] = x;
+            if (i % PIECES == 0) tops[i / PIECES] = top, sums[i / PIECES] = sum;
         }
         __syncthreads();
-        /* before part i the maximum is that of all parts before it: a thread has neighbours */
-        int from = t * (JOINED / THREADS), end = min(from + JOINED / THREADS, n);
-        float high = -INFINITE;
-        for (int i = from; i < end; i++) high = fmaxf(high, tops[i]);
-        highest[t] = high;
-        __syncthreads();
-        float before = m;
+        float before = m; /* before run t the maximum is that of all runs before it */
 #pragma unroll 8
-        for (int i = 0; i < THREADS; i++) {
-            if (i < t) before = fmaxf(before, highest[i]);
-            m = fmaxf(m, highest[i]);
+        for (int i = 0; i < n; i++) {
+            float top = tops[i];
+            if (i < t) before = fmaxf(before, top);
+            m = fmaxf(m, top);
         }
-        for (int i = from; i < end; i++) {
-            float top = fmaxf(before, tops[i]);
-            old[i] = power_of_two(before - top), added[i] = power_of_two(tops[i] - top);
-            before = top;
+        if (t < n) {
+            float top = fmaxf(before, tops[t]);
+            old[t] = power_of_two(before - top), added[t] = power_of_two(tops[t] - top);
         }
-        copy_wait<0>();
         __syncthreads();
         if (t < ELEMENTS)
 #pragma unroll 8
             for (int i = 0; i < n; i++) {
                 l = l * old[i] + sums[i] * added[i];
-                acc = acc * old[i] + values[i][t] * added[i];
+                acc = acc * old[i] + ((const float *)values[i])[t] * added[i];
             }
     }
     if (t < ELEMENTS && e0 + t < a.kv.head_size) row_of(a.out, row)[head * a.kv.head_size + e0 + t] = acc * (1.0f / l);

@@ -3,11 +3,14 @@
  * Memory. Weights, KV pages, activations and scratch lie on the device from the moment they are
  * made; a step allocates nothing. What the host brings to a step (embeddings, angles, positions,
  * page tables, lists of rows) is written to the staging area, in pinned memory, and copied to the
- * device at once.
+ * device at once: where it is little, by the list's first kernel.
  *
  * Commands. A compute op appends launches to a list and returns. submit copies the staging area and
  * starts the list; a list that comes again (decoding: the same launches, other data) is made into a
- * graph, which starts at once.
+ * graph, which starts at once. A graph that is all of a pass of one row keeps the pass's key: the
+ * next pass with that key (`again`) is not collected. What is asked for behind such a list (a
+ * token, logits) is written to pinned memory by its kernels, and the last one says so to the host,
+ * which looks there: no copy is waited for, in or out.
  *
  * Failure. Compute ops cannot fail; what the device reports stays in `failed`, no further work is
  * started, results read as NaN, and `check` says what happened. */
@@ -26,6 +29,8 @@
 
 #define RVI_CUDA_PLAIN_KERNELS(X)                                                                  \
     X(rows_copy)                                                                                   \
+    X(bring)                                                                                       \
+    X(signal)                                                                                      \
     X(gather)                                                                                      \
     X(rms_norm)                                                                                    \
     X(layer_norm)                                                                                  \
@@ -106,7 +111,8 @@ typedef struct rvi_cuda_graph {
     int n;
     uint64_t hash;
     rvi_cu_exec *exec;
-    uint64_t used; /* when; by the number of lists */
+    uint64_t used;    /* when; by the number of lists */
+    rvi_pass_key key; /* zero: none */
 } rvi_cuda_graph;
 
 /* Rows whose positions and page tables are in the staging area since the last submit. */
@@ -121,6 +127,7 @@ enum {
     RVI_CUDA_GRAPHS = 24,
     RVI_CUDA_SEEN = 64,
     RVI_CUDA_PLACED = 4,
+    RVI_CUDA_BEST_BYTES = RVI_CUDA_BEST_ROWS * RVI_CUDA_BEST_PIECES * 16,
     RVI_CUDA_SUMS = 1 << 23,  /* sums of (segment, row, output) that can wait to be added */
     RVI_CUDA_PARTS = 1 << 16, /* results of (row, head, chunk) that can wait to be merged */
 };
@@ -141,22 +148,30 @@ typedef struct rvi_cuda {
     const char *failed_in; /* what was being done then */
 
     rvi_cuda_command *commands; /* the list */
-    int n_commands;
-    uint8_t *staged[2];      /* pinned; one is filled while the other is copied */
-    rvi_cu_event *copied[2]; /* the copy of staged[i] is done */
-    rvi_cuda_at staging;     /* on the device */
+    int n_commands, first;      /* first: what is started begins there */
+    uint8_t *staged[2];         /* pinned; one is filled while the other is copied */
+    rvi_cu_event *copied[2];    /* the copy of staged[i] is done */
+    rvi_cuda_at staging;        /* on the device */
     size_t n_staged, max_staged;
-    int filling; /* which of the two */
+    int filling;              /* which of the two */
+    bool is_drained, brought; /* all that was started has ended; a list reads staged[0] */
+    rvi_pass_key key;         /* of the pass that is collected; zero: none */
+    rvi_cuda_graph *recalled; /* what is started instead of what was collected, or NULL */
+    bool is_whole, signals;   /* the list is all of a pass; its last command tells the host */
+    bool ends_signalled;      /* so did that of the last list */
+    _Atomic uint32_t *signal; /* pinned: how many such lists have ended */
+    uint32_t n_signals;       /* were started */
     rvi_cuda_placed placed[RVI_CUDA_PLACED];
     int n_placed;
 
     rvi_cuda_graph graphs[RVI_CUDA_GRAPHS], *newest; /* newest: the last that was started */
     uint64_t seen[RVI_CUDA_SEEN], n_lists;           /* hashes of lists that had no graph */
 
-    rvi_cuda_at low;   /* of adapters, see rvi_cuda_lora_args */
-    rvi_cuda_at acts;  /* prepared rows, see rvi_cuda_product_args */
-    rvi_cuda_at sums;  /* of segments, RVI_CUDA_SUMS floats */
-    rvi_cuda_at bests; /* int32_t a row, see rvi_cuda_best_args */
+    rvi_cuda_at low;    /* of adapters, see rvi_cuda_lora_args */
+    rvi_cuda_at acts;   /* prepared rows, see rvi_cuda_product_args */
+    rvi_cuda_at sums;   /* of segments, RVI_CUDA_SUMS floats */
+    int32_t *bests;     /* pinned, one a row, see rvi_cuda_best_args */
+    rvi_cuda_at pieces; /* likewise; behind them its arrivals, then `signal` on the device */
     int max_rows;
     size_t counted_scratch;
 
@@ -192,6 +207,12 @@ bool rvi_cuda_is_nearly_full(const rvi_cuda *c);
 rvi_cuda_command *rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3],
                                uint32_t threads, const void *args, size_t size);
 void rvi_cuda_submit(rvi_backend *be);
+/* submit of a list whose last command tells the host that it has ended. */
+void rvi_cuda_finish(rvi_cuda *c);
+/* For all that was started; for_list: for the last list, with nothing behind it. */
+rvi_cu_result rvi_cuda_wait(rvi_cuda *c, bool for_list);
+bool rvi_cuda_again(rvi_backend *be, const rvi_pass_key *key, const rvi_kv_row *rows, int n_rows);
+void rvi_cuda_forget(rvi_cuda *c); /* memory is freed: no list is known by its key any more */
 rv_status rvi_cuda_check(rvi_backend *be, rv_error *err);
 /* Device memory, or a message that says how much is missing. */
 rv_status rvi_cuda_alloc(rvi_cuda *c, rvi_cuda_at *out, size_t bytes, const char *what,
@@ -213,6 +234,7 @@ void rvi_cuda_pack_free(rvi_backend *be, rvi_pack *p);
 void rvi_cuda_rows_write(rvi_backend *be, rvi_cols dst, int row, const float *src);
 void rvi_cuda_rows_read(rvi_backend *be, rvi_cols src, int row, float *dst);
 void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
+void rvi_cuda_take(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
 void rvi_cuda_best(rvi_backend *be, rvi_cols x, int n_rows, int32_t *out);
 void rvi_cuda_fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
                         void (*fn)(void *ctx, int row, int first, int n, float *out), void *ctx);
@@ -271,6 +293,8 @@ void rvi_cuda_copy(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows);
 void rvi_cuda_scatter_add(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *to, int n_rows);
 
 /* attention.c */
+/* Stages positions and page tables; false: they do not fit at once. */
+bool rvi_cuda_place_all(rvi_cuda *c, const rvi_kv_row *rows, int n_rows);
 size_t rvi_cuda_parts_bytes(int head_size); /* scratch of a KV store */
 rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                           rv_error *err);

@@ -387,6 +387,35 @@ KERNEL rows_copy(rvi_cuda_copy_args a)
     for (int i = threadIdx.x; i < a.out.n; i += blockDim.x) out[i] = from[i];
 }
 
+/* The first kernel of a list. The others may read what it brings before their wait, so none may start before its end. */
+KERNEL bring(rvi_cuda_bring_args a)
+{
+    int i = 0, block = blockIdx.x;
+    for (int j = 1; j < a.n_jobs; j++) i = block >= a.job[j].first_block ? j : i;
+    rvi_cuda_bring_job job = a.job[i];
+    block -= job.first_block;
+    int row = block / job.pieces, at = block % job.pieces * RVI_CUDA_BRING + threadIdx.x;
+    const float *from = as<const float>(job.from) + (size_t)row * job.out.n;
+    float *out = row_of(job.out, row), v[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) v[j] = at + j * RVI_CUDA_THREADS < job.out.n ? __ldcv(&from[at + j * RVI_CUDA_THREADS]) : 0.0f;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (at + j * RVI_CUDA_THREADS < job.out.n) out[at + j * RVI_CUDA_THREADS] = v[j];
+    __threadfence();
+}
+
+/* The last kernel of a list: the host sees its number when it sees what the list has written. */
+KERNEL signal(rvi_cuda_signal_args a)
+{
+    begin();
+    if (threadIdx.x) return;
+    uint32_t n = *as<uint32_t>(a.counter) + 1;
+    *as<uint32_t>(a.counter) = n;
+    __threadfence_system();
+    *as<volatile uint32_t>(a.out) = n;
+}
+
 KERNEL gather(rvi_cuda_gather_args a)
 {
     begin();
@@ -495,15 +524,17 @@ KERNEL soft_cap(rvi_cuda_pair_args a)
         x[i] = capped(x[i], a.value);
 }
 
-/* The first of the row's largest values; -1: one is NaN or infinite, or all are -INFINITE. A block takes a row; floats
- * hold every place up to 2^24. */
+/* The first of the row's largest values; -1: one is NaN or infinite, or all are -INFINITE. Floats hold every place up to
+ * 2^24. Grid: rows, pieces of a row; the last block of a row to end merges its pieces. */
 KERNEL best(rvi_cuda_best_args a)
 {
+    __shared__ int last;
     begin();
-    const float *x = row_of(a.x, blockIdx.x), none = -16777216.0f;
+    int row = blockIdx.x, each = (a.x.n + a.pieces - 1) / a.pieces, first = blockIdx.y * each, end = min(first + each, a.x.n);
+    const float *x = row_of(a.x, row), none = -16777216.0f;
     float top = -INFINITE, bad = 0, place = none;
 #pragma unroll 8
-    for (int i = threadIdx.x; i < a.x.n; i += blockDim.x) {
+    for (int i = first + threadIdx.x; i < end; i += blockDim.x) {
         float v = x[i];
         if (!(v < INFINITE)) bad = 1;
         if (v > top) {
@@ -514,8 +545,25 @@ KERNEL best(rvi_cuda_best_args a)
     float most = block_max(top);
     place = block_max(top == most ? place : none);
     bad = block_max(bad);
-    if (threadIdx.x == 0)
-        as<int32_t>(a.out)[blockIdx.x] = bad > 0 || most == -INFINITE ? -1 : (int32_t)-place;
+    if (a.pieces > 1) {
+        float4 *part = as<float4>(a.parts) + row * a.pieces;
+        if (threadIdx.x == 0) {
+            int *arrived = as<int>(a.arrivals) + row;
+            part[blockIdx.y] = {most, place, bad, 0.0f};
+            __threadfence();
+            last = atomicAdd(arrived, 1) == a.pieces - 1;
+            if (last) *arrived = 0;
+        }
+        __syncthreads();
+        if (!last) return;
+        __threadfence();
+        float4 of = {-INFINITE, none, 0.0f, 0.0f};
+        if ((int)threadIdx.x < a.pieces) of = __ldcg(&part[threadIdx.x]);
+        most = block_max(of.x);
+        place = block_max(of.x == most ? of.y : none);
+        bad = block_max(of.z);
+    }
+    if (threadIdx.x == 0) as<int32_t>(a.out)[row] = bad > 0 || most == -INFINITE ? -1 : (int32_t)-place;
 }
 
 /* ---- weights: a unit of 32 weights to floats ----

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "base/mem.h"
+#include "base/os.h"
 
 /* ---- failure ---- */
 
@@ -79,8 +80,12 @@ static void free_staging(rvi_cuda *c)
     rvi_cuda_release(c, c->low);
     rvi_cuda_release(c, c->acts);
     rvi_cuda_release(c, c->sums);
-    rvi_cuda_release(c, c->bests);
-    c->staging = c->low = c->acts = c->sums = c->bests = 0;
+    rvi_cuda_release(c, c->pieces);
+    if (c->bests) (void)c->cu.host_release(c->bests);
+    if (c->signal) (void)c->cu.host_release((void *)c->signal);
+    c->bests = NULL;
+    c->signal = NULL;
+    c->staging = c->low = c->acts = c->sums = c->pieces = 0;
     c->max_staged = c->n_staged = 0;
     c->max_rows = 0;
     atomic_fetch_sub(&c->be.memory->scratch, c->counted_scratch);
@@ -160,15 +165,27 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
     if (!st) st = rvi_cuda_alloc(c, &c->acts, acts, "prepared activations", err);
     size_t sums = sums_bytes(c);
     if (!st && sums) st = rvi_cuda_alloc(c, &c->sums, sums, "sums of segments", err);
-    size_t bests = (size_t)n_rows * sizeof(int32_t);
-    if (!st) st = rvi_cuda_alloc(c, &c->bests, bests, "chosen tokens", err);
+    enum { COUNTERS = 16 + RVI_CUDA_BEST_ROWS * sizeof(int32_t) };
+    if (!st)
+        st = rvi_cuda_alloc(c, &c->pieces, RVI_CUDA_BEST_BYTES + COUNTERS, "chosen tokens", err);
+    if (!st) {
+        r = c->cu.host_alloc((void **)&c->bests, (size_t)n_rows * sizeof *c->bests);
+        if (!r) r = c->cu.host_alloc((void **)&c->signal, sizeof *c->signal);
+        if (!r) r = c->cu.fill(c->pieces, 0, RVI_CUDA_BEST_BYTES + COUNTERS, c->stream);
+        if (r) st = rvi_cu_error(&c->cu, r, "pinned memory for results", err);
+    }
     if (st) {
         free_staging(c);
         return st;
     }
     c->max_staged = staged;
     c->max_rows = n_rows;
-    c->counted_scratch = staged + low + acts + sums + bests;
+    c->n_signals = 0;
+    atomic_store(c->signal, 0);
+    c->filling = 0;
+    c->is_drained = true;
+    c->brought = false;
+    c->counted_scratch = staged + low + acts + sums;
     atomic_fetch_add(&be->memory->scratch, c->counted_scratch);
     return RV_OK;
 }
@@ -214,7 +231,7 @@ rvi_cuda_command *rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t gr
 static rvi_cu_result launch_all(rvi_cuda *c)
 {
     rvi_cu_result r = 0;
-    for (int i = 0; !r && i < c->n_commands; i++) {
+    for (int i = c->first; !r && i < c->n_commands; i++) {
         rvi_cuda_command *k = &c->commands[i];
         void *args[] = {k->args};
         rvi_cu_attribute early = {.id = RVI_CU_EARLY, .value = 1};
@@ -223,15 +240,21 @@ static rvi_cu_result launch_all(rvi_cuda *c)
                            .shared = k->shared,
                            .stream = c->stream,
                            .attributes = &early,
-                           .n_attributes = i > 0 && c->early};
+                           .n_attributes = i > c->first && c->early};
         r = c->cu.launch(&l, c->functions[k->kernel], args, NULL);
     }
     return r;
 }
 
+/* What is started begins at `first`. */
+static int list_count(const rvi_cuda *c)
+{
+    return c->n_commands - c->first;
+}
+
 static size_t list_bytes(const rvi_cuda *c)
 {
-    return (size_t)c->n_commands * sizeof *c->commands;
+    return (size_t)list_count(c) * sizeof *c->commands;
 }
 
 /* Four at a time, so that the processor need not wait for each product: lists are long. */
@@ -239,8 +262,8 @@ static uint64_t hash_of(const rvi_cuda *c)
 {
     enum { LANES = 4 };
     _Static_assert(sizeof *c->commands % (LANES * sizeof(uint64_t)) == 0, "no word is left over");
-    uint64_t h[LANES] = {(uint64_t)c->n_commands}, word, all = 0;
-    const uint8_t *at = (const uint8_t *)c->commands;
+    uint64_t h[LANES] = {(uint64_t)list_count(c)}, word, all = 0;
+    const uint8_t *at = (const uint8_t *)(c->commands + c->first);
     for (size_t i = 0; i < list_bytes(c); i += sizeof h)
         for (int k = 0; k < LANES; k++) {
             memcpy(&word, at + i + (size_t)k * sizeof word, sizeof word);
@@ -256,8 +279,8 @@ static uint64_t hash_of(const rvi_cuda *c)
 
 static bool is_list(const rvi_cuda *c, const rvi_cuda_graph *g)
 {
-    return g && g->exec && g->n == c->n_commands &&
-           !memcmp(g->commands, c->commands, list_bytes(c));
+    return g && g->exec && g->n == list_count(c) &&
+           !memcmp(g->commands, c->commands + c->first, list_bytes(c));
 }
 
 static rvi_cuda_graph *find_graph(rvi_cuda *c, uint64_t hash)
@@ -282,9 +305,9 @@ static rvi_cuda_graph *make_graph(rvi_cuda *c, uint64_t hash)
     rvi_cuda_graph *g = &c->graphs[0];
     for (int i = 1; i < RVI_CUDA_GRAPHS; i++)
         if (c->graphs[i].used < g->used) g = &c->graphs[i];
-    rvi_cuda_command *copy = rvi_alloc_array((size_t)c->n_commands, sizeof *copy);
+    rvi_cuda_command *copy = rvi_alloc_array((size_t)list_count(c), sizeof *copy);
     if (!copy) return NULL;
-    memcpy(copy, c->commands, list_bytes(c));
+    memcpy(copy, c->commands + c->first, list_bytes(c));
     rvi_cu_graph *captured = NULL;
     rvi_cu_exec *exec = NULL;
     rvi_cu_result r = c->cu.capture_begin(c->stream, RVI_CU_CAPTURE_THREAD);
@@ -301,15 +324,16 @@ static rvi_cuda_graph *make_graph(rvi_cuda *c, uint64_t hash)
     }
     if (g->exec) (void)c->cu.exec_free(g->exec);
     rvi_free(g->commands);
-    *g = (rvi_cuda_graph){.commands = copy, .n = c->n_commands, .hash = hash, .exec = exec};
+    *g = (rvi_cuda_graph){.commands = copy, .n = list_count(c), .hash = hash, .exec = exec};
     return g;
 }
 
-static void start(rvi_cuda *c)
+/* g: the list's graph where it is known. Returns the one that was started, or NULL. */
+static rvi_cuda_graph *start(rvi_cuda *c, rvi_cuda_graph *g)
 {
-    enum { LEAST = 3 }; /* launches that a graph is worth */
-    rvi_cuda_graph *g = is_list(c, c->newest) ? c->newest : NULL; /* the next token */
-    if (!g && c->n_commands >= LEAST) {
+    enum { LEAST = 3 };                             /* launches that a graph is worth */
+    if (!g && is_list(c, c->newest)) g = c->newest; /* the next token */
+    if (!g && list_count(c) >= LEAST) {
         uint64_t hash = hash_of(c);
         g = find_graph(c, hash);
         if (!g && was_seen(c, hash)) g = make_graph(c, hash);
@@ -318,6 +342,17 @@ static void start(rvi_cuda *c)
     if (g) g->used = c->n_lists, c->newest = g;
     rvi_cuda_fails(c, g ? c->cu.graph_launch(g->exec, c->stream) : launch_all(c),
                    "starting kernels");
+    return g;
+}
+
+static rvi_cu_result swap_staged(rvi_cuda *c)
+{
+    c->filling ^= 1;
+    if (c->filling == 0 && c->brought) { /* nobody has waited for the list that reads it */
+        c->brought = false;
+        return c->cu.stream_wait(c->stream);
+    }
+    return c->cu.event_wait(c->copied[c->filling]); /* its last copy, long done */
 }
 
 static void stage_to_device(rvi_cuda *c)
@@ -325,9 +360,99 @@ static void stage_to_device(rvi_cuda *c)
     if (!c->n_staged) return;
     rvi_cu_result r = c->cu.copy_in(c->staging, c->staged[c->filling], c->n_staged, c->stream);
     if (!r) r = c->cu.event_record(c->copied[c->filling], c->stream);
-    c->filling ^= 1;
-    if (!r) r = c->cu.event_wait(c->copied[c->filling]); /* its last copy, long done */
+    if (!r) r = swap_staged(c);
     rvi_cuda_fails(c, r, "copying to the device");
+}
+
+/* One job of `bring`: rows of out.n floats from the pinned staging area. */
+static uint32_t add_job(const rvi_cuda *c, rvi_cuda_bring_args *b, rvi_cuda_cols out, size_t from,
+                        uint32_t rows, uint32_t first_block)
+{
+    uint32_t pieces = ((uint32_t)out.n + RVI_CUDA_BRING - 1) / RVI_CUDA_BRING;
+    b->job[b->n_jobs++] = (rvi_cuda_bring_job){.out = out,
+                                               .from = (rvi_cuda_at)(uintptr_t)c->staged[0] + from,
+                                               .first_block = (int32_t)first_block,
+                                               .pieces = (int32_t)pieces};
+    return first_block + rows * pieces;
+}
+
+/* Where little is staged and the device has read all that was staged before, the list's first
+ * kernel reads it from pinned memory, in place of the copies that the list begins with: a copy in
+ * front of the list would be waited for. Returns how many commands it replaces, 0: it cannot. */
+static int plan_bring(const rvi_cuda *c, rvi_cuda_command *out)
+{
+    enum { MOST = 64 << 10, LEAST = 1024 };
+    rvi_cuda_bring_args b = {0};
+    size_t at = 0;
+    uint32_t blocks = 0;
+    int n = 0;
+    if (!c->n_staged || c->n_staged > MOST || c->filling || !c->is_drained) return 0;
+    for (; n < c->n_commands && b.n_jobs < RVI_CUDA_BRING_JOBS - 1; n++) {
+        const rvi_cuda_command *k = &c->commands[n];
+        rvi_cuda_copy_args a;
+        memcpy(&a, k->args, sizeof a);
+        if (k->kernel != RVI_CUDA_rows_copy || a.from != c->staging + at) break;
+        blocks = add_job(c, &b, a.out, at, k->grid[0], blocks);
+        at += ((size_t)k->grid[0] * (size_t)a.out.n * sizeof(float) + 15) / 16 * 16;
+    }
+    if (n && c->n_staged > at) { /* the rest: a power of two, so that the next list is the same */
+        uint32_t rows = 1;
+        while (rows * LEAST < c->n_staged - at) rows *= 2;
+        if (at + rows * LEAST > c->max_staged) return 0;
+        rvi_cuda_cols rest = {c->staging + at, LEAST / sizeof(float), LEAST / sizeof(float)};
+        blocks = add_job(c, &b, rest, at, rows, blocks);
+    }
+    memset(out, 0, sizeof *out); /* lists are compared byte by byte */
+    out->kernel = RVI_CUDA_bring;
+    out->grid[0] = blocks;
+    out->grid[1] = out->grid[2] = 1;
+    out->threads = RVI_CUDA_THREADS;
+    memcpy(out->args, &b, sizeof b);
+    return n;
+}
+
+static bool bring(rvi_cuda *c)
+{
+    rvi_cuda_command k;
+    int n = plan_bring(c, &k);
+    if (!n) return false;
+    c->commands[n - 1] = k;
+    c->first = n - 1;
+    return true;
+}
+
+bool rvi_cuda_again(rvi_backend *be, const rvi_pass_key *key, const rvi_kv_row *rows, int n_rows)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_graph *g = NULL;
+    rvi_cuda_command first;
+    c->key = *key;
+    for (int i = 0; i < RVI_CUDA_GRAPHS && !g; i++)
+        if (c->graphs[i].exec && !memcmp(&c->graphs[i].key, key, sizeof *key)) g = &c->graphs[i];
+    if (!g || rvi_cuda_is_idle(c) || !rvi_cuda_place_all(c, rows, n_rows)) return false;
+    if (!plan_bring(c, &first) || memcmp(&first, g->commands, sizeof first)) return false;
+    c->recalled = g;
+    return true;
+}
+
+void rvi_cuda_forget(rvi_cuda *c)
+{
+    for (int i = 0; i < RVI_CUDA_GRAPHS; i++) c->graphs[i].key = (rvi_pass_key){0};
+}
+
+/* What was staged goes to the device, and the list behind it. */
+static void hand_over(rvi_cuda *c)
+{
+    rvi_cuda_graph *g = c->recalled;
+    bool brings = g || bring(c);
+    if (!brings) stage_to_device(c);
+    if (atomic_load(&c->failed)) return;
+    g = start(c, g);
+    if (g && c->is_whole) g->key = c->key;
+    c->is_drained = false;
+    c->ends_signalled = c->signals;
+    c->n_signals += c->signals;
+    if (brings) c->brought = true, c->filling = 1;
 }
 
 void rvi_cuda_submit(rvi_backend *be)
@@ -335,10 +460,45 @@ void rvi_cuda_submit(rvi_backend *be)
     rvi_cuda *c = rvi_cuda_of(be);
     if (c->n_commands && c->pause) c->pause(c->pause_ctx);
     if (c->n_commands && !rvi_cuda_is_idle(c) &&
-        !rvi_cuda_fails(c, c->cu.context_use(c->context), "using the device")) {
-        stage_to_device(c);
-        if (!atomic_load(&c->failed)) start(c);
-    }
-    c->n_commands = c->n_placed = 0;
+        !rvi_cuda_fails(c, c->cu.context_use(c->context), "using the device"))
+        hand_over(c);
+    c->n_commands = c->n_placed = c->first = 0;
     c->n_staged = 0;
+    c->recalled = NULL;
+    c->key = (rvi_pass_key){0};
+    c->signals = c->is_whole = false;
+}
+
+/* ---- waiting ---- */
+
+void rvi_cuda_finish(rvi_cuda *c)
+{
+    const size_t arrivals = RVI_CUDA_BEST_ROWS * sizeof(int32_t);
+    rvi_cuda_signal_args a = {c->pieces + RVI_CUDA_BEST_BYTES + arrivals,
+                              (rvi_cuda_at)(uintptr_t)c->signal};
+    c->signals =
+        c->recalled || rvi_cuda_add(c, RVI_CUDA_signal, (uint32_t[]){1, 1, 1}, 32, &a, sizeof a);
+    c->is_whole = true;
+    rvi_cuda_submit(&c->be);
+}
+
+static bool is_signalled(const rvi_cuda *c)
+{
+    return atomic_load_explicit(c->signal, memory_order_acquire) == c->n_signals;
+}
+
+rvi_cu_result rvi_cuda_wait(rvi_cuda *c, bool for_list)
+{
+    enum { LOOKS = 1000 };    /* between two looks at the clock */
+    const double most = 0.02; /* seconds; a device that is lost does not signal, but says so */
+    bool looks = for_list && c->ends_signalled, done = false;
+    double end = looks ? rvi_os_seconds() + most : 0;
+    while (looks && !done && rvi_os_seconds() < end)
+        for (int i = 0; i < LOOKS && !done; i++) done = is_signalled(c);
+    rvi_cu_result r = done ? 0 : c->cu.stream_wait(c->stream);
+    if (r) return r;
+    c->is_drained = true;
+    c->brought = false;
+    if (!c->n_staged) c->filling = 0;
+    return 0;
 }

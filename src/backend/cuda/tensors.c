@@ -37,7 +37,10 @@ void rvi_cuda_tensor_free(rvi_backend *be, rvi_tensor *t)
     if (!t) return;
     /* what is still to be started may write to it; adapters, which any thread may free, are there
      * when they are made */
-    if (t->bytes && t->counted == &be->memory->scratch) rvi_cuda_submit(be);
+    if (t->bytes && t->counted == &be->memory->scratch) {
+        rvi_cuda_submit(be);
+        rvi_cuda_forget(rvi_cuda_of(be));
+    }
     if (t->bytes) {
         rvi_cuda_release(rvi_cuda_of(be), t->at);
         atomic_fetch_sub(t->counted, t->bytes);
@@ -296,6 +299,15 @@ void rvi_cuda_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t)
 
 /* ---- rows in and out ---- */
 
+/* What was staged last takes the place of what was staged before it, from `to` on. */
+static void replace_staged(rvi_cuda *c, rvi_cuda_at to, rvi_cuda_at from)
+{
+    uint8_t *staged = c->staged[c->filling];
+    size_t at = (size_t)(to - c->staging), bytes = c->n_staged - (size_t)(from - c->staging);
+    memmove(staged + at, staged + (from - c->staging), bytes);
+    c->n_staged = at + bytes;
+}
+
 /* Appends a copy from the staging area to rows, or lengthens or replaces the last one. */
 static void copy_rows(rvi_cuda *c, rvi_cols dst, int row, int n_rows, rvi_cuda_at from)
 {
@@ -307,7 +319,7 @@ static void copy_rows(rvi_cuda *c, rvi_cols dst, int row, int n_rows, rvi_cuda_a
         memcpy(&before, last->args, sizeof before);
         rvi_cuda_at n = last->grid[0];
         if (!memcmp(&before.out, &a.out, sizeof a.out) && n == (rvi_cuda_at)n_rows) {
-            memcpy(last->args, &a, sizeof a); /* nobody has read what it was to copy */
+            replace_staged(c, before.from, from); /* nobody has read what it was to copy */
             return;
         }
         if (before.out.at + n * (rvi_cuda_at)a.out.stride * sizeof(float) == a.out.at &&
@@ -403,26 +415,61 @@ void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
         r = c->cu.copy_out(dst + (size_t)i * (size_t)src.n,
                            x.at + (size_t)i * (size_t)x.stride * sizeof *dst, dense ? piece : row,
                            stream);
-    if (!r) r = c->cu.stream_wait(stream);
+    if (!r) r = waits ? rvi_cuda_wait(c, false) : c->cu.stream_wait(stream);
     if (!rvi_cuda_fails(c, r, "waiting for results")) return;
     for (size_t i = 0; i < (size_t)n_rows * (size_t)src.n; i++) dst[i] = NAN;
+}
+
+/* The product of one row, if it is the list's last command, writes to pinned memory. */
+static bool redirect(rvi_cuda *c, const rvi_cuda_cols *x, float *dst)
+{
+    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_product_args a;
+    if (!last ||
+        (last->kernel != RVI_CUDA_product_row &&
+         (last->kernel < RVI_CUDA_product_row_Q4_0 || last->kernel > RVI_CUDA_product_row_F16)))
+        return false;
+    memcpy(&a, last->args, sizeof a);
+    if (a.n_parts != 1 || a.n_rows != 1 || a.finish != RVI_CUDA_STORE || a.part[0].out != x->at ||
+        a.part[0].n_out != x->n)
+        return false;
+    a.part[0].out = (rvi_cuda_at)(uintptr_t)dst;
+    memcpy(last->args, &a, sizeof a);
+    return true;
+}
+
+void rvi_cuda_take(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_cols x = rvi_cuda_cols_of(src);
+    if (!c->recalled && (n_rows != 1 || rvi_cuda_is_idle(c) || !redirect(c, &x, dst))) {
+        rvi_cuda_fetch(be, src, n_rows, dst);
+        return;
+    }
+    rvi_cuda_finish(c);
+    rvi_cu_result r = atomic_load(&c->failed);
+    if (!rvi_cuda_fails(c, r ? r : rvi_cuda_wait(c, true), "waiting for results")) return;
+    for (int i = 0; i < src.n; i++) dst[i] = NAN;
 }
 
 /* rows <= those reserved for. */
 void rvi_cuda_best(rvi_backend *be, rvi_cols x, int n_rows, int32_t *out)
 {
     rvi_cuda *c = rvi_cuda_of(be);
-    rvi_cuda_best_args a = {rvi_cuda_cols_of(x), c->bests};
+    rvi_cuda_best_args a = {.x = rvi_cuda_cols_of(x),
+                            .out = (rvi_cuda_at)(uintptr_t)c->bests,
+                            .parts = c->pieces,
+                            .arrivals = c->pieces + RVI_CUDA_BEST_BYTES,
+                            .pieces = n_rows > RVI_CUDA_BEST_ROWS ? 1 : RVI_CUDA_BEST_PIECES};
     for (int i = 0; i < n_rows; i++) out[i] = -1;
     if (n_rows < 1 || n_rows > c->max_rows) return;
-    rvi_cuda_add(c, RVI_CUDA_best, (uint32_t[]){(uint32_t)n_rows, 1, 1}, RVI_CUDA_BEST, &a,
-                 sizeof a);
-    rvi_cuda_submit(be);
-    if (rvi_cuda_is_idle(c)) return;
-    rvi_cu_result r = c->cu.copy_out(out, c->bests, (size_t)n_rows * sizeof *out, c->stream);
-    if (!r) r = c->cu.stream_wait(c->stream);
-    if (!rvi_cuda_fails(c, r, "waiting for results")) return;
-    for (int i = 0; i < n_rows; i++) out[i] = -1;
+    if (!c->recalled)
+        rvi_cuda_add(c, RVI_CUDA_best, (uint32_t[]){(uint32_t)n_rows, (uint32_t)a.pieces, 1},
+                     RVI_CUDA_BEST, &a, sizeof a);
+    rvi_cuda_finish(c);
+    if (rvi_cuda_is_idle(c) || rvi_cuda_fails(c, rvi_cuda_wait(c, true), "waiting for results"))
+        return;
+    memcpy(out, c->bests, (size_t)n_rows * sizeof *out);
 }
 
 void *rvi_cuda_host_new(rvi_backend *be, size_t bytes)

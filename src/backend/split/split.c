@@ -290,6 +290,15 @@ static void fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
     on->ops->fetch(on, cols_on(src, side), n_rows, dst);
 }
 
+static void take(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
+{
+    rvi_backend *on = split_of(be)->on[DEVICE];
+    if (readable_side(src.t) == HOST || !on->ops->take)
+        fetch(be, src, n_rows, dst);
+    else
+        on->ops->take(on, cols_on(src, DEVICE), n_rows, dst);
+}
+
 static void best(rvi_backend *be, rvi_cols src, int n_rows, int32_t *out)
 {
     rvi_split *s = split_of(be);
@@ -669,6 +678,7 @@ static const rvi_backend_ops split_ops = {
     .rows_write = rows_write,
     .rows_read = rows_read,
     .fetch = fetch,
+    .take = take,
     .best = best,
     .host_new = host_new,
     .host_free = host_free,
