@@ -185,9 +185,9 @@ static void replace_page(rvi_prefix *p, node *x, int32_t page)
     x->page = page;
 }
 
-/* Of two whole pages with the same tokens, is the new one to be kept? It is, where it has forms that
- * the other has lost; and where nobody holds the other, which could not be given up as long as there
- * are pages behind it that somebody holds. */
+/* Of two whole pages with the same tokens, is the new one to be kept? It is, where it has forms
+ * that the other has lost; and where nobody holds the other, which could not be given up as long as
+ * there are pages behind it that somebody holds. */
 static bool is_better(const rvi_prefix *p, int32_t page, int32_t kept)
 {
     if (rvi_pages_is_finer(p->pool, page, kept)) return true;
