@@ -392,10 +392,10 @@ static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_
     if (p->n_rows * share * 4 < tiles * RVI_CUDA_WIDE_QUERIES * 3) return false;
     args->runs = p->runs;
     args->n_splits = splits;
-    rvi_cuda_command *k = rvi_cuda_add(
-        c, size == 64 ? RVI_CUDA_attention_wide_64 : RVI_CUDA_attention_wide_128,
-        (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)tiles, 1}, RVI_CUDA_WIDE_THREADS,
-        args, sizeof *args);
+    rvi_cuda_command *k =
+        rvi_cuda_add(c, size == 64 ? RVI_CUDA_attention_wide_64 : RVI_CUDA_attention_wide_128,
+                     (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)tiles, 1},
+                     RVI_CUDA_WIDE_THREADS, args, sizeof *args);
     uint32_t queries = (uint32_t)(RVI_CUDA_WIDE_QUERIES * size) * 2,
              chunk = (uint32_t)(RVI_CUDA_KEYS * size) * 4,
              totals = (uint32_t)(RVI_CUDA_WIDE_QUERIES * (size + 8)) * 4;
