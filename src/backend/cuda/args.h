@@ -167,9 +167,9 @@ enum {
     RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
     RVI_CUDA_RUN = 4,             /* chunks that are merged before others, see attention.cuh */
     RVI_CUDA_KEY_SHARED = 65536 + 34816,
-    RVI_CUDA_ROW_QUERIES = 16,   /* heads that share keys, of attention_row at most */
-    RVI_CUDA_PART_MORE = 4,      /* floats behind a part's values: parts begin at multiples of 16 */
-    RVI_CUDA_JOIN_ELEMENTS = 16, /* of a head, that a block of attention_join merges */
+    RVI_CUDA_ROW_QUERIES = 16,  /* heads that share keys, of attention_row at most */
+    RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
+    RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */
     RVI_CUDA_ROW_SHARED = 32768,
     RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
     RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */

@@ -645,9 +645,9 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_join(rvi_cuda_attention_a
     enum { JOINED = RVI_CUDA_ATTENTION, ELEMENTS = RVI_CUDA_JOIN_ELEMENTS, THREADS = RVI_CUDA_ATTENTION, PIECES = ELEMENTS / 4 };
     __shared__ __align__(16) float4 values[JOINED][PIECES];
     __shared__ float tops[JOINED], sums[JOINED], old[JOINED], added[JOINED];
-    begin();
     int head = blockIdx.x, row = blockIdx.y, e0 = blockIdx.z * ELEMENTS, t = threadIdx.x, size = a.kv.padded + RVI_CUDA_PART_MORE;
-    int2 see = keys_of(a, row);
+    int2 see = keys_of(a, row); /* staged before the list began */
+    begin();
     int first = see.x / KEYS, last = see.y / KEYS, first_part = first / a.per, last_part = last / a.per;
     const float *part = part_at(a, row, head, 0);
     float m = -INFINITE, l = 0, acc = 0;
@@ -664,8 +664,8 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_join(rvi_cuda_attention_a
             float top = -INFINITE, sum = 0, c, d;
 #pragma unroll
             for (int j = 0; j < RUN; j++) {
-                const float *p = part + (size_t)(min(from + j, end) - first_part) * size;
-                v[j] = __ldcg((const float4 *)(p + e)), y[j] = __ldcg((const float2 *)(p + a.kv.padded));
+                const float *p = part + (size_t)(from + j - first_part) * size;
+                if (from + j <= end) v[j] = __ldcg((const float4 *)(p + e)), y[j] = __ldcg((const float2 *)(p + a.kv.padded));
             }
 #pragma unroll
             for (int j = 0; j < RUN; j++) {
