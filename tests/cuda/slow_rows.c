@@ -324,8 +324,8 @@ static void turning(void **state)
     check_turning(be, 3, 2, 3, 64, false);
     check_turning(be, 65, 2, 4, 128, false); /* the key opens a chunk */
     check_turning(be, 200, 1, 9, 32, true);
-    check_turning(be, 1025, 2, 2, 16, false);  /* and a run */
-    check_turning(be, 2600, 32, 1, 16, false); /* blocks that have several runs of a row */
+    check_turning(be, 1025, 2, 2, 16, false);   /* and a run */
+    check_turning(be, 1100, 112, 1, 16, false); /* blocks that have several runs of a row */
     be->ops->free(be);
 }
 

@@ -113,9 +113,7 @@ typedef struct rvi_cuda_attention_args {
     rvi_cuda_cols angles, k, v; /* turns: of the rows, which then have no key in their pages yet */
     rvi_cuda_at arrivals;       /* an int32_t, 0, for each row and head of keys; 0: parts stay */
     int32_t turns, interleaved, early;
-    int32_t per;    /* chunks of a part: 1, or RVI_CUDA_RUN */
-    int32_t stages; /* chunks that a block of attention_row has on their way */
-    int32_t zero;
+    int32_t per; /* chunks of a part: 1, or RVI_CUDA_RUN */
 } rvi_cuda_attention_args;
 
 typedef struct rvi_cuda_pair_args { /* out = x (op) y */
@@ -171,12 +169,11 @@ enum {
     RVI_CUDA_KEY_SHARED = 65536 + 34816,
     RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
     RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
-    RVI_CUDA_WIDE_STAGES = 3,    /* and its chunks on their way */
-    RVI_CUDA_ROW_QUERIES = 16,   /* heads that share keys, of attention_row at most */
-    RVI_CUDA_PART_MORE = 4,      /* floats behind a part's values: parts begin at multiples of 16 */
-    RVI_CUDA_JOIN_ELEMENTS = 16, /* of a head, that a block of attention_join merges */
-    RVI_CUDA_ROW_STAGE = 32768,
-    RVI_CUDA_ROW_STAGES = 4,
+    RVI_CUDA_WIDE_STAGES = 3, /* and its chunks on their way */
+    RVI_CUDA_ROW_QUERIES = 16,  /* heads that share keys, of attention_row at most */
+    RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
+    RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */
+    RVI_CUDA_ROW_SHARED = 32768,
     RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
     RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */
 };

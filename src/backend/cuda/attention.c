@@ -339,29 +339,26 @@ static void take_rope(rvi_cuda *c, rvi_cuda_attention_args *args)
 }
 
 /* No row has a neighbour: false where not all of their parts have a place. A part is a run where
- * there are so many that all processors have some, or else a chunk. */
+ * there are so many that the processors are busy with them, or else a chunk. */
 static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args *args,
                     const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
 {
-    enum { RUN_STAGES = 2, RUN_BLOCKS = 2 }; /* RUN_BLOCKS: of a processor */
-    int heads = n_rows * args->kv.n_kv_heads, processors = c->n_blocks / 4;
-    bool runs = (int64_t)heads * most_parts(a, rows, n_rows, RVI_CUDA_RUN * RVI_CUDA_KEYS) >=
-                processors * RUN_BLOCKS,
-         all;
+    int heads = n_rows * args->kv.n_kv_heads,
+        most = most_parts(a, rows, n_rows, RVI_CUDA_RUN * RVI_CUDA_KEYS);
+    bool runs = (int64_t)heads * most >= c->n_blocks * 3 / 4, all;
     args->per = runs ? RVI_CUDA_RUN : 1;
-    args->stages = runs ? RUN_STAGES : 1;
     args->n_parts = parts_for(a, rows, n_rows, args->per * RVI_CUDA_KEYS, &all);
     if (!all) return false;
     if (n_rows == 1) take_rope(c, args);
     if (args->n_parts <= RVI_CUDA_JOINED_HERE && heads <= RVI_CUDA_ARRIVALS)
         args->arrivals = kv->arrivals;
     int blocks = RVI_MAX(args->n_parts, 1);
-    if (runs) blocks = RVI_MIN(blocks, RVI_MAX(processors * RUN_BLOCKS / heads, 1));
+    if (runs) blocks = RVI_MIN(blocks, RVI_MAX(c->n_blocks / heads, 1));
     rvi_cuda_command *k = rvi_cuda_add(
         c, RVI_CUDA_attention_row,
         (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows, (uint32_t)blocks},
         RVI_CUDA_ATTENTION, args, sizeof *args);
-    if (k) k->shared = (uint32_t)args->stages * RVI_CUDA_ROW_STAGE;
+    if (k) k->shared = RVI_CUDA_ROW_SHARED;
     return true;
 }
 
@@ -424,7 +421,7 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         bool all,
             alone = p->longest == 1 && a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES;
         if (!tiles || !alone || !by_rows(c, kv, &args, a, rows + at, n)) {
-            args.per = args.stages = 1;
+            args.per = 1;
             args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);
             if (tiles && !by_wide_tiles(c, &args, p)) by_tiles(c, &args, p);
         }

@@ -344,9 +344,9 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles(rvi_cuda_attenti
 }
 
 /* ---- rows that have no neighbours: a block has parts of a row, a.per chunks each (one, or a run), one after the other.
- * Its warps have 16 of a chunk's keys each, then every fourth 16 elements of the values. What waits for memory is asked for
- * early: a.stages chunks are on their way, all before the first is needed. a.turns: queries and key are turned here, and
- * the row's key and value written. a.early: nothing else in the list writes keys of this layer, so that all older ones
+ * Its warps have 16 of a chunk's keys each, then every fourth 16 elements of the values. The blocks of a processor hide
+ * each other's waits: a block has one chunk at a time, so that there are four. a.turns: queries and key are turned here,
+ * and the row's key and value written. a.early: nothing else in the list writes keys of this layer, so that older ones
  * can be asked for before the kernels in front have ended. ---- */
 
 enum { QUERY_LINE = (128 + 8) * 2, ROW_PAIRS = 4 }; /* bytes */
@@ -585,17 +585,6 @@ static __device__ __forceinline__ void put_part(const rvi_cuda_attention_args &a
     }
 }
 
-/* For the oldest of the chunks on their way. */
-static __device__ __forceinline__ void wait_stage(int stages)
-{
-    switch (stages) {
-    case 1: copy_wait<0>(); break;
-    case 2: copy_wait<1>(); break;
-    case 3: copy_wait<2>(); break;
-    default: copy_wait<3>(); break;
-    }
-}
-
 /* Grid: heads of keys, rows, blocks that share the parts. With parts and no arrivals attention_join follows; without
  * parts, a row has one run. */
 KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_args a)
@@ -608,11 +597,9 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
     int2 see[2] = {keys_of(a, row)};
     see[1] = see[0];
     int first = see[0].x / KEYS, last = see[0].y / KEYS, parts = last / a.per - first / a.per + 1, old = see[0].y - a.turns;
-    row_walk now = part_from(blockIdx.z, first, last, a.per), ahead = now;
+    row_walk now = part_from(blockIdx.z, first, last, a.per);
     if (now.chunk == NO_CHUNK) return;
-    for (int i = 0; i < a.stages; i++, ahead = next_chunk(ahead, first, last, a.per))
-        copy_chunk(a, pages_of(a, row, blockIdx.x, ahead.chunk, see[0].x, old), ahead.chunk, see[0].x, old,
-                   shared_row + i * CHUNK_BYTES);
+    copy_chunk(a, pages_of(a, row, blockIdx.x, now.chunk, see[0].x, old), now.chunk, see[0].x, old, shared_row);
     if (a.early) begin();
     bool newest = a.turns && (parts - 1) % gridDim.z == blockIdx.z, writes = newest && (int)threadIdx.x < a.kv.head_size / 2;
     stage_raw(a, row, group * a.kv.head_size, newest, &raw);
@@ -627,27 +614,26 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
     row_part part;
     empty_part(&part);
 #pragma unroll 1
-    for (int stage = 0; now.chunk != NO_CHUNK; stage = stage + 1 == a.stages ? 0 : stage + 1) {
-        uint8_t *keys = shared_row + stage * CHUNK_BYTES;
-        chunk_pages pages = pages_of(a, row, blockIdx.x, ahead.chunk, see[0].x, old);
-        wait_stage(a.stages);
+    while (now.chunk != NO_CHUNK) {
+        row_walk next = next_chunk(now, first, last, a.per);
+        chunk_pages pages = pages_of(a, row, blockIdx.x, next.chunk, see[0].x, old);
+        copy_wait<0>();
         __syncthreads();
         if (newest && now.chunk == last) {
-            if (writes) put_newest(a, row, see[0].y, key, value, keys);
+            if (writes) put_newest(a, row, see[0].y, key, value, shared_row);
             __syncthreads();
         }
         float s[8][4], m[2], l[2];
-        row_scores(q, group, k, keys, (float2 (*)[2][32])raw.x, s);
+        row_scores(q, group, k, shared_row, (float2 (*)[2][32])raw.x, s);
         weigh(a, now.chunk, see, now.chunk * KEYS >= see[0].x && now.chunk * KEYS + KEYS - 1 <= see[0].y, n, s, m, l);
-        add_chunk(s, m, l, n, k, keys, &part);
+        add_chunk(s, m, l, n, k, shared_row, &part);
         if (now.chunk == now.end) {
             put_part(a, row, group, now.part, part);
             empty_part(&part);
         }
-        now = next_chunk(now, first, last, a.per);
         __syncthreads();
-        copy_chunk(a, pages, ahead.chunk, see[0].x, old, keys);
-        ahead = next_chunk(ahead, first, last, a.per);
+        copy_chunk(a, pages, next.chunk, see[0].x, old, shared_row);
+        now = next;
     }
     if (a.n_parts && a.arrivals) join_here(a, row, group, first, parts);
 }
@@ -659,9 +645,9 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_join(rvi_cuda_attention_a
     enum { JOINED = RVI_CUDA_ATTENTION, ELEMENTS = RVI_CUDA_JOIN_ELEMENTS, THREADS = RVI_CUDA_ATTENTION, PIECES = ELEMENTS / 4 };
     __shared__ __align__(16) float4 values[JOINED][PIECES];
     __shared__ float tops[JOINED], sums[JOINED], old[JOINED], added[JOINED];
-    begin();
     int head = blockIdx.x, row = blockIdx.y, e0 = blockIdx.z * ELEMENTS, t = threadIdx.x, size = a.kv.padded + RVI_CUDA_PART_MORE;
-    int2 see = keys_of(a, row);
+    int2 see = keys_of(a, row); /* staged before the list began */
+    begin();
     int first = see.x / KEYS, last = see.y / KEYS, first_part = first / a.per, last_part = last / a.per;
     const float *part = part_at(a, row, head, 0);
     float m = -INFINITE, l = 0, acc = 0;
@@ -678,8 +664,8 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_join(rvi_cuda_attention_a
             float top = -INFINITE, sum = 0, c, d;
 #pragma unroll
             for (int j = 0; j < RUN; j++) {
-                const float *p = part + (size_t)(min(from + j, end) - first_part) * size;
-                v[j] = __ldcg((const float4 *)(p + e)), y[j] = __ldcg((const float2 *)(p + a.kv.padded));
+                const float *p = part + (size_t)(from + j - first_part) * size;
+                if (from + j <= end) v[j] = __ldcg((const float4 *)(p + e)), y[j] = __ldcg((const float2 *)(p + a.kv.padded));
             }
 #pragma unroll
             for (int j = 0; j < RUN; j++) {
