@@ -114,7 +114,7 @@ static void compute(void *ctx)
     }
     if (atomic_load(&j->starves)) atomic_fetch_sub(&l->m->rt->n_starving, 1);
     rvi_api_leave_heap(heap);
-    rvi_thread_be_ordinary(); /* from here on there are locks; it may be left alone with all of it */
+    rvi_thread_be_ordinary(); /* it may be left alone, and then takes locks */
     atomic_store(&j->done, true);
     rvi_wakeup_post(l->bg.wakeup);
     release_job(j);

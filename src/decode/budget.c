@@ -120,7 +120,7 @@ int rvi_budget_beside(const rvi_budget *b, int n_answers, int most, double secon
 {
     enum { FEW = 8 };
     int few = RVI_MIN(n_answers + FEW, most), one = RVI_MIN(n_answers + 1, most);
-    if (rvi_budget_seconds(b, few) <= 0) return few; /* so that what fewer cost can be told */
+    if (rvi_budget_seconds(b, one) <= 0) return one;
     int least = rvi_budget_rows(b, one, few, NULL, seconds);
     return rvi_budget_rows(b, least, most, NULL, seconds / 2);
 }

@@ -53,12 +53,22 @@ static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_
     return len;
 }
 
+/* Will the job write to a page that others hold too, as choices do that the last page of the prompt
+ * is shared with? It takes another one then, and while it copies both are there. */
+static bool will_copy(const rvi_scheduler *s, const rvi_job *j)
+{
+    const rvi_seq *own = &j->s->seq;
+    int at = own->len / RVI_PAGE_TOKENS;
+    if (j->r->n_jobs > 1 && !j->r->is_read) return true;
+    return at < own->n_pages && rvi_pages_refs(s->e->pool, own->pages[at]) > 1;
+}
+
 /* Pages that those who run may still take. */
 static int64_t growth(const rvi_scheduler *s)
 {
     int64_t n = 0;
     for (const rvi_job *j = s->running; j; j = j->next)
-        n += rvi_pages_for(rvi_job_total(j)) - j->s->seq.n_pages;
+        n += rvi_pages_for(rvi_job_total(j)) - j->s->seq.n_pages + will_copy(s, j);
     return n;
 }
 
@@ -81,6 +91,9 @@ static bool fits(const rvi_scheduler *s, const rvi_job *j, int n_known, const rv
         need--;
         now--;
     }
+    /* a page that is known in part is held until it has been copied, and so is the last one of a
+     * prompt that choices share */
+    need += n_known % RVI_PAGE_TOKENS > 0 || (j->r->n_jobs > 1 && !j->r->is_read);
     double room = total * (j->n_preempted ? 1 : s->o.overcommit);
     return held + now + 1 <= total && (double)(held + growth(s) + need) <= room;
 }
@@ -204,9 +217,9 @@ static bool any_streams(const rvi_scheduler *s)
 }
 
 /* What a learner decides at the beginning of an answer, and pages that are read from disk, take
- * milliseconds: while somebody listens, that is spread over steps, a pass at a time. Meanwhile those
- * that need nothing of the kind may pass, if there is a place and room for both; the one that is
- * passed goes on in the next step as if it had not been. */
+ * milliseconds: while somebody listens, that is spread over steps, a pass at a time. Meanwhile
+ * those that need nothing of the kind may pass, if there is a place and room for both; the one that
+ * is passed goes on in the next step as if it had not been. */
 void rvi_admit_waiting(rvi_scheduler *s)
 {
     const double part = 0.1; /* of the time between two tokens */

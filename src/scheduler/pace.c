@@ -90,17 +90,23 @@ static double stretch(const rvi_pace *p, int way, int n_tokens)
     return (unit > 0 ? unit : unit_above) * cost(p, n);
 }
 
-/* The most rows that make the step longer by no more than a part; -1: not even one row does. */
+/* The most rows that make the step longer by no more than a part; the next number above, if it was
+ * never measured and may not either. -1: not even one row fits. */
 static int widest(const rvi_pace *p, int n_tokens, int most, double part)
 {
-    int best = -1;
+    int best = -1, next = -1;
     for (int w = 0; w < N_WAYS; w++) {
         int n = rows_of(w, n_tokens);
-        if (n > 0 && n <= most && stretch(p, w, n_tokens) <= part &&
-            (best < 0 || n >= rows_of(best, n_tokens)))
-            best = w;
+        if (n < 1 || n > most || stretch(p, w, n_tokens) > part) continue;
+        if (p->unit[w] > 0 && (best < 0 || n >= rows_of(best, n_tokens))) best = w;
     }
-    return best;
+    int least = best < 0 ? 0 : rows_of(best, n_tokens);
+    for (int w = 0; w < N_WAYS; w++) {
+        int n = rows_of(w, n_tokens);
+        if (n <= least || n > most || p->unit[w] > 0 || stretch(p, w, n_tokens) > part) continue;
+        if (next < 0 || n <= rows_of(next, n_tokens)) next = w;
+    }
+    return next < 0 ? best : next;
 }
 
 /* More rows than `way` has: in turn the most that nearly fit, and one of the next three numbers

@@ -31,7 +31,7 @@ check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep 
 check "no action" 2 - "an action is needed" "$rv" learn
 check "an unknown action" 2 - "unknown action 'dance'" "$rv" learn dance
 check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
-check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" \
+check "an unknown way to merge" 2 - "must be average or quality (got 'best')" \
     "$rv" learn merge 1 2 --how best
 check "a name that is a path" 2 - "--adapter must be .*(got '../x')" \
     "$rv" teach $spm -q x -a y --adapter ../x

@@ -609,7 +609,7 @@ static void one_probes(void **state)
     rvi_store_close(&s.store);
 }
 
-/* What was prepared, or used, before the model had texts of its own gets them as soon as it does. */
+/* What was prepared, or used, before the model had texts of its own gets them once it has. */
 static void probes_get_the_models_own_texts(void **state)
 {
     (void)state;

@@ -8,6 +8,7 @@
 #include "api/service.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/rng.h"
 #include "base/thread.h"
 
 static opened o;
@@ -95,8 +96,8 @@ static void step_and_drain(rv_service *svc, served *list, size_t n)
     served_drain(svc, 0, list, n);
 }
 
-/* Who has to be thought about lets those pass that need not be, of its tenant and of others, but not
- * into the last place; none that needs thought itself. */
+/* Who has to be thought about lets those pass that need not be, of its tenant and of others, but
+ * not into the last place; none that needs thought itself. */
 static void quick_ones_pass(void **state)
 {
     enum { FIRST, SECOND, QUICK, OTHER, STREAM, N };
@@ -416,6 +417,46 @@ static void rejected(void **state)
     rv_service_free(&svc);
 }
 
+/* Where none that has begun may lose its room, what choices copy of the page that they share counts
+ * as well. */
+static void none_that_has_begun(void **state)
+{
+    enum { N = 300, CHOICES = 4 };
+    static rv_service_metrics m;
+    (void)state;
+    rvi_rng rng = {7};
+    size_t left = 0;
+    for (int kept = 0; kept < 2; kept++) {
+        rv_service *svc;
+        rv_service_options so = {.size = sizeof so,
+                                 .n_tokens = 352,
+                                 .n_context = 256,
+                                 .max_running = 8,
+                                 .no_thread = 1,
+                                 .no_cache = !kept,
+                                 .pressure = RV_PRESSURE_REJECT};
+        assert_ok(rv_service_new(&svc, o.m, &so, err));
+        for (int i = 0; i < N || left; i++) {
+            rv_generate_options go = greedy(1 + (int)(rvi_rng_u64(&rng) % 30));
+            rv_request r = {.size = sizeof r,
+                            .ids = ids,
+                            .n_ids = 1 + rvi_rng_u64(&rng) % 90,
+                            .generate = &go,
+                            .n = 1 + (int)(rvi_rng_u64(&rng) % CHOICES)};
+            uint64_t id;
+            rv_batch *b;
+            if (i < N) assert_ok(rv_service_submit(svc, &r, &id, err));
+            assert_ok(rv_service_step(svc, &left, err));
+            assert_ok(rv_service_drain(svc, 0, &b, err));
+            rv_free(b);
+        }
+        served_metrics(svc, &m);
+        print_message("# %d preempted\n", (int)m.n_preempted);
+        assert_int_equal(m.n_preempted, 0);
+        rv_service_free(&svc);
+    }
+}
+
 static void bad_pressure(void **state)
 {
     (void)state;
@@ -443,6 +484,7 @@ int main(void)
                                        cmocka_unit_test(spilled_and_read_again),
                                        cmocka_unit_test(full_disk),
                                        cmocka_unit_test(rejected),
+                                       cmocka_unit_test(none_that_has_begun),
                                        cmocka_unit_test(bad_pressure)};
     return cmocka_run_group_tests_name("fairness", tests, open_it, close_it);
 }

@@ -37,16 +37,6 @@ size_t rvi_learner_pairs_waiting(const rvi_learner *l)
     return gather(l, NULL, UINT64_MAX, &first, &last);
 }
 
-/* Enough pairs, and nobody has asked anything for a while. */
-bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait)
-{
-    size_t least = (size_t)RVI_MAX(l->o.deep_min_pairs, RVI_DEEP_LEAST);
-    if (l->o.deep_min_pairs < 1 || rvi_learner_pairs_waiting(l) < least) return false;
-    double rest = (double)l->o.deep_idle_seconds - idle;
-    if (rest > 0) *wait = rest;
-    return rest <= 0;
-}
-
 static bool due(rvi_learner *l, double idle, double *wait)
 {
     return l->calibrated && rvi_learner_pairs_due(l, idle, wait);

@@ -12,7 +12,7 @@
  *   reached, a learner goes on with what it knows, and appending fails.
  *
  * Training is a lease of the store: one of the processes does it, others fetch the adapter
- * (shared_files.c). A lease that was lost with a connection wastes work at most: publishing looks
+ * (files.c). A lease that was lost with a connection wastes work at most: publishing looks
  * again at what was trained, as the owner. */
 #include <string.h>
 

@@ -31,6 +31,16 @@ void rvi_job_drop(rvi_job *j, rvi_learner *l)
     rvi_replay_deinit(&j->texts);
 }
 
+/* Enough pairs, and nobody has asked anything for a while. */
+bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait)
+{
+    size_t least = (size_t)RVI_MAX(l->o.deep_min_pairs, RVI_DEEP_LEAST);
+    if (l->o.deep_min_pairs < 1 || rvi_learner_pairs_waiting(l) < least) return false;
+    double rest = (double)l->o.deep_idle_seconds - idle;
+    if (rest > 0) *wait = rest;
+    return rest <= 0;
+}
+
 /* The most urgent first. */
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
 {

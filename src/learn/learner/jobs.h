@@ -62,11 +62,4 @@ const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait);
 rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_progress_fn progress,
                             void *ctx, rv_error *err) RVI_MUST_CHECK;
 
-/* ---- what is told of it, on any thread ---- */
-
-void rvi_doing_begin(rvi_doing *d, const char *what, int n);
-void rvi_doing_report(rvi_doing *d, const char *stage, int done, int total);
-/* Seconds until the stage ends, if it goes on as it went; negative: nobody knows. */
-double rvi_doing_remaining(const rvi_doing *d);
-
 #endif

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/journal/text.h"
-#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 #include "model/digest.h"
 
@@ -64,9 +63,10 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
         st = rvi_base_model_init(&l->base, parts->m, parts->t, parts->chat, parts->eos, parts->be,
                                  err);
     const rvi_recogniser_memory memory = {l, rvi_learner_recall_reading, rvi_learner_save_reading};
-    if (!st)
-        st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t,
-                                parts->embedder ? parts->embedder->be : NULL, &memory, err);
+    if (!st && parts->embedder)
+        st = rvi_embedder_new(&l->embedder, parts->embedder, parts->embedder_t, parts->embedder->be,
+                              err);
+    if (!st) st = rvi_recogniser_new(&l->recogniser, l->embedder, &memory, err);
     if (!st) st = rvi_learner_reopen(l, err);
     if (!st) st = rvi_learner_recognise_anew(l, err);
     if (st)
@@ -99,6 +99,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_replay_deinit(&l->replay);
     rvi_recogniser_free(l->recogniser);
     rvi_recogniser_free(l->refused);
+    rvi_embedder_free(l->embedder);
     rvi_base_model_deinit(&l->base);
     rvi_store_close(&l->store);
     rvi_free(l->absent);

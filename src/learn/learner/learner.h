@@ -74,6 +74,11 @@ typedef struct rvi_doing {       /* texts are constants */
     atomic_llong begun_ms;       /* at this time */
 } rvi_doing;
 
+void rvi_doing_begin(rvi_doing *d, const char *what, int n);
+void rvi_doing_report(rvi_doing *d, const char *stage, int done, int total);
+/* Seconds until the stage ends, if it goes on as it went; negative: nobody knows. */
+double rvi_doing_remaining(const rvi_doing *d);
+
 typedef struct rvi_learner {
     rvi_learner_parts parts;
     rvi_learner_options o; /* whole; texts are copies */
@@ -105,6 +110,7 @@ typedef struct rvi_learner {
     char unerased[512];    /* why adapters of what was forgotten are still there; "": none are */
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
+    rvi_embedder *embedder;     /* NULL: none */
     rvi_recogniser *recogniser; /* of the lessons in force, */
     rvi_recogniser *refused;    /* and of requests for which one was wrong; NULL: not needed yet */
     uint64_t refused_at;        /* refusals.n_changes when it was made */

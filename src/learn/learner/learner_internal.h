@@ -17,7 +17,7 @@
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
 #include "learn/learner/learner.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 /* ---- calibrate.c ---- */
 rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,
@@ -113,7 +113,9 @@ void rvi_learner_remove_early(const char *dir); /* what killed processes have le
 rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 
-bool rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out); /* its path */
+/* Appends its path. */
+rv_status rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out,
+                                      rv_error *err) RVI_MUST_CHECK;
 
 rv_status rvi_learner_load_file(const rvi_learner *l, const char *path, rvi_adapter **out,
                                 rv_error *err) RVI_MUST_CHECK;

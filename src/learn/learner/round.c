@@ -93,12 +93,13 @@ static rv_status copy_shared(rvi_shared *to, const rvi_shared *from, rv_error *e
  * round's own, on the backend of whoever trains, since the learner's serves requests meanwhile.
  * *out NULL: none is needed. */
 static rv_status make_judge(const rvi_job *j, const rvi_learner *l, const rvi_base_model *v,
-                            rvi_recogniser **out, rv_error *err)
+                            rvi_embedder **embedder, rvi_recogniser **out, rv_error *err)
 {
     const rvi_learner_parts *p = &l->parts;
-    *out = NULL;
+    rv_status st = RV_OK;
     if (!(l->o.sources & (RVI_TEXTS_OWN | RVI_TEXTS_PARTS))) return RV_OK;
-    rv_status st = rvi_recogniser_new(out, p->embedder, p->embedder_t, v->be, NULL, err);
+    if (p->embedder) st = rvi_embedder_new(embedder, p->embedder, p->embedder_t, v->be, err);
+    if (!st) st = rvi_recogniser_new(out, *embedder, NULL, err);
     for (size_t i = 0; !st && i < j->n_waiting + j->n_old; i++) {
         const rvi_lesson_text *x = i < j->n_waiting ? &j->waiting[i] : &j->old[i - j->n_waiting];
         st = rvi_recogniser_add(*out, i + 1, x->question, x->answer, err);
@@ -209,12 +210,14 @@ static rv_status count_said(rvi_job *j, const rvi_learner *l, const rvi_base_mod
 static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
+    rvi_embedder *embedder = NULL;
     rvi_recogniser *judge = NULL;
     rv_status st = rvi_learner_need_baseline(l, v, progress, ctx, err);
     if (st) return st;
-    st = make_judge(j, l, v, &judge, err);
+    st = make_judge(j, l, v, &embedder, &judge, err);
     if (!st) st = study(j, l, judge, progress, ctx, err);
     rvi_recogniser_free(judge);
+    rvi_embedder_free(embedder);
     rvi_baseline_use(&l->baseline, &l->base);
     if (!st && !l->o.no_slots) st = count_said(j, l, v, err);
     if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */

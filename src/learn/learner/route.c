@@ -16,7 +16,7 @@ static size_t reading_key(uint64_t lesson, char key[32])
 static const char *reading_table(const rvi_learner *l, rvi_kept what)
 {
     bool gist = what == RVI_KEPT_GIST;
-    if (l->parts.embedder) return gist ? "gist" : "reading";
+    if (l->embedder) return gist ? "gist" : "reading";
     return gist ? "gist.spelled" : "reading.spelled";
 }
 
@@ -136,9 +136,7 @@ static bool was_wrong(const rvi_learner *l, const rvi_lesson *x)
 static rv_status need_refused(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
-    if (!l->refused)
-        st = rvi_recogniser_new(&l->refused, l->parts.embedder, l->parts.embedder_t,
-                                l->parts.embedder ? l->parts.embedder->be : NULL, NULL, err);
+    if (!l->refused) st = rvi_recogniser_new(&l->refused, l->embedder, NULL, err);
     if (st || l->refused_at == l->refusals.n_changes) return st;
     rvi_recogniser_clear(l->refused);
     for (size_t i = 0; !st && i < l->refusals.n; i++) {
@@ -266,38 +264,14 @@ static rv_status find_asked(rvi_learner *l, const char *const *turns, size_t n_t
 
 /* ---- in pieces ---- */
 
-static void hold_embedders(const rvi_learner *l, int n)
-{
-    rvi_recogniser *all[] = {l->recogniser, l->refused};
-    for (size_t i = 0; i < RVI_COUNT(all); i++) {
-        rvi_embedder *e = rvi_recogniser_embedder(all[i]);
-        if (e) rvi_embedder_hold(e, n);
-    }
-}
-
-static bool were_held(const rvi_learner *l)
-{
-    rvi_embedder *a = rvi_recogniser_embedder(l->recogniser),
-                 *b = rvi_recogniser_embedder(l->refused);
-    return (a && rvi_embedder_was_held(a)) || (b && rvi_embedder_was_held(b));
-}
-
 bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turns)
 {
     rvi_plan plan = {0};
-    if (!l->parts.embedder) return false;
-    hold_embedders(l, 0);
-    bool more = find_asked(l, turns, n_turns, &plan, NULL) && were_held(l);
-    hold_embedders(l, -1);
+    if (!l->embedder) return false;
+    rvi_embedder_hold(l->embedder, 0);
+    bool more = find_asked(l, turns, n_turns, &plan, NULL) && rvi_embedder_was_held(l->embedder);
+    rvi_embedder_hold(l->embedder, -1);
     return more;
-}
-
-static void forget_passes(const rvi_learner *l)
-{
-    rvi_embedder *a = rvi_recogniser_embedder(l->recogniser),
-                 *b = rvi_recogniser_embedder(l->refused);
-    if (a) rvi_embedder_forget(a);
-    if (b) rvi_embedder_forget(b);
 }
 
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
@@ -306,7 +280,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     *out = (rvi_plan){0};
     rv_status st = rvi_instant_catch_up(l, err);
     if (!st) st = find_asked(l, turns, n_turns, out, err);
-    forget_passes(l);
+    if (l->embedder) rvi_embedder_forget(l->embedder);
     if (!st) st = hold_adapters(l, out->asked, false, &out->adapters, err);
     if (!st && !l->o.no_slots) out->lesson = out->asked;
     return st;

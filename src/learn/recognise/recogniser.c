@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/journal/text.h"
 #include "learn/recognise/follow.h"
 #include "learn/recognise/judge.h"
 #include "learn/recognise/sentences.h"
@@ -63,20 +64,14 @@ struct rvi_recogniser {
     size_t n, cap;
 };
 
-rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
-                             const rvi_tokenizer *t, rvi_backend *be,
+rv_status rvi_recogniser_new(rvi_recogniser **out, rvi_embedder *embedder,
                              const rvi_recogniser_memory *memory, rv_error *err)
 {
-    *out = NULL;
-    rvi_recogniser *r = rvi_zalloc(sizeof *r);
+    rvi_recogniser *r = *out = rvi_zalloc(sizeof *r);
     if (!r) return rvi_nomem(err, "recogniser");
+    r->embedder = embedder;
     if (memory) r->memory = *memory;
-    rv_status st = embedder ? rvi_embedder_new(&r->embedder, embedder, t, be, err) : RV_OK;
-    if (st)
-        rvi_recogniser_free(r);
-    else
-        *out = r;
-    return st;
+    return RV_OK;
 }
 
 static void free_lesson(lesson *x)
@@ -98,15 +93,9 @@ void rvi_recogniser_free(rvi_recogniser *r)
 {
     if (!r) return;
     rvi_recogniser_clear(r);
-    rvi_embedder_free(r->embedder);
     rvi_free(r->lessons);
     rvi_free(r->outlines);
     rvi_free(r);
-}
-
-rvi_embedder *rvi_recogniser_embedder(rvi_recogniser *r)
-{
-    return r ? r->embedder : NULL;
 }
 
 /* Where the lesson of this number lies; n: it is not there. */
@@ -124,16 +113,6 @@ static size_t find(const rvi_recogniser *r, uint64_t number)
 }
 
 /* ---- lessons ---- */
-
-static char *copy(const char *text, size_t len)
-{
-    char *p = rvi_alloc_array(len + 1, 1);
-    if (p) {
-        memcpy(p, text, len);
-        p[len] = 0;
-    }
-    return p;
-}
 
 /* Only rare words: otherwise it is a sentence that somebody wrote. */
 static bool was_lent(const rvi_reading *about)
@@ -173,9 +152,10 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
         r->outlines = outlines;
         r->cap = cap;
     }
-    lesson x = {.number = number,
-                .question = copy(question, strlen(question)),
-                .answer = copy(answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES))};
+    lesson x = {
+        .number = number,
+        .question = rvi_text_copy(rvi_text_of(question)),
+        .answer = rvi_text_copy((rvi_text){answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES)})};
     rv_status st = x.question && x.answer ? find_about(&x, err) : rvi_nomem(err, "lessons");
     if (st) {
         free_lesson(&x);
@@ -340,20 +320,6 @@ typedef struct candidate {
     bool compared;
 } candidate;
 
-static float likeness_of_spelling(const outline *a, const outline *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_SPELLING; i++) sum += a->spelled[i] * b->spelled[i];
-    return (float)sum / (STEPS * STEPS);
-}
-
-static float likeness_of_meaning(const outline *a, const outline *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a->meaning[i] * b->meaning[i];
-    return (float)sum / (STEPS * STEPS);
-}
-
 /* Keeps the likest, at most HALF of them. */
 static void put_candidate(candidate list[HALF], size_t *n, size_t at_lesson, float likeness)
 {
@@ -373,8 +339,8 @@ static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidat
     outline_of(&asked, request);
     for (size_t i = 0; i < r->n; i++) {
         const outline *x = &r->outlines[i];
-        float letters = likeness_of_spelling(x, &asked);
-        float meaning = likeness_of_meaning(x, &asked);
+        float letters = rvi_dot_16(x->spelled, asked.spelled, RVI_SPELLING) / (STEPS * STEPS);
+        float meaning = rvi_dot_16(x->meaning, asked.meaning, RVI_EMBEDDER_WIDTH) / (STEPS * STEPS);
         put_candidate(list, &n, i, meaning + 0.5f * letters);
         put_candidate(spelled, &n_spelled, i, letters);
     }

@@ -22,13 +22,10 @@ typedef struct rvi_recogniser_memory {
     void (*keep)(void *ctx, rvi_kept what, uint64_t lesson, const void *data, size_t len);
 } rvi_recogniser_memory;
 
-/* embedder: all-MiniLM-L6-v2, or NULL: lessons are recognised by spelling alone. Borrowed with its
- * tokenizer and backend. memory may be NULL. */
-rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
-                             const rvi_tokenizer *t, rvi_backend *be,
+/* embedder: borrowed; NULL: lessons are recognised by spelling alone. memory may be NULL. */
+rv_status rvi_recogniser_new(rvi_recogniser **out, rvi_embedder *embedder,
                              const rvi_recogniser_memory *memory, rv_error *err) RVI_MUST_CHECK;
-void rvi_recogniser_free(rvi_recogniser *r);              /* accepts NULL */
-rvi_embedder *rvi_recogniser_embedder(rvi_recogniser *r); /* NULL: there is none; accepts NULL */
+void rvi_recogniser_free(rvi_recogniser *r); /* accepts NULL */
 
 /* Texts are copied. One that is there already stays. */
 rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t lesson, const char *question,

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "learn/consolidate/words.h"
 #include "learn/journal/text.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 static void free_texts(rvi_preference *x)
 {

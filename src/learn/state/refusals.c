@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "learn/journal/text.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 #include "learn/state/lessons.h"
 
 static void free_texts(rvi_refusal *x)
