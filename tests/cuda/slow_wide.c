@@ -28,67 +28,104 @@ static float some(void)
 typedef struct shape {
     int n_keys, n_rows, kv_heads, group, head_size, window;
     float soft_cap;
+    int n_pairs; /* of a head, that turn; 0: none */
+    bool interleaved;
 } shape;
 
 enum { MOST = 2600, PAGES = MOST / RVI_PAGE_TOKENS + 1 };
 
-/* The last n_rows of n_keys, together and, each `step`-th of them, alone. */
-static void check(rvi_backend *be, const shape *s, int step)
-{
-    int nk = s->kv_heads * s->head_size, nq = nk * s->group, n = nq + 2 * nk;
-    rvi_kv_spec spec = {.n_layers = 1,
-                        .n_kv_heads = s->kv_heads,
-                        .head_size = s->head_size,
-                        .n_pages = PAGES,
-                        .type = RV_KV_F16};
+typedef struct device {
+    rvi_backend *be;
+    const shape *s;
     rvi_kv_store *kv;
-    rvi_tensor *rows, *q, *out;
-    int32_t pages[PAGES];
-    static rvi_kv_row at[MOST];
-    float *x = rvi_alloc_array((size_t)n, sizeof *x),
-          *want = rvi_alloc_array((size_t)nq, sizeof *want),
-          *got = rvi_alloc_array((size_t)nq, sizeof *got);
-    int first = s->n_keys - s->n_rows;
-    assert_ok(be->ops->kv_new(be, &kv, &spec, err));
-    assert_ok(be->ops->rows_new(be, &rows, s->n_keys, 2 * nk, err));
-    assert_ok(be->ops->rows_new(be, &q, s->n_rows + 1, nq, err));
-    assert_ok(be->ops->rows_new(be, &out, s->n_rows + 1, nq, err));
-    assert_ok(be->ops->reserve(be, s->n_keys, n, 0, err));
-    for (int i = 0; i < PAGES; i++) pages[i] = (i * 7 + 3) % PAGES;
-    for (int r = 0; r < s->n_keys; r++) {
-        for (int i = 0; i < n; i++) x[i] = some();
-        be->ops->rows_write(be, rvi_cols_of(rows, 0, 2 * nk), r, x);
-        if (r >= first) be->ops->rows_write(be, rvi_cols_of(q, 0, nq), r - first, x + 2 * nk);
-        at[r] = (rvi_kv_row){.pages = pages, .pos = r};
-    }
-    be->ops->kv_write(be, kv, 0, rvi_cols_of(rows, 0, nk), rvi_cols_of(rows, nk, nk), at,
-                      s->n_keys);
-    be->ops->submit(be);
+    rvi_tensor *rows, *angles, *out;
+    int nq, nk;
+} device;
+
+/* Rows 0 .. n - 1: queries and keys turn, keys and values go to their pages, queries look. */
+static void step(const device *d, const rvi_kv_row *at, int n)
+{
+    const shape *s = d->s;
     const rvi_attention a = {.n_heads = s->kv_heads * s->group,
                              .n_kv_heads = s->kv_heads,
                              .head_size = s->head_size,
                              .scale = 0.3f,
                              .soft_cap = s->soft_cap,
                              .window = s->window};
-    be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(q, 0, nq), kv, 0, &a, at + first,
-                       s->n_rows);
-    for (int r = s->n_rows - 1; r > 0; r -= step) { /* row 0 is needed */
-        be->ops->rows_read(be, rvi_cols_of(out, 0, nq), r, want);
-        be->ops->rows_read(be, rvi_cols_of(q, 0, nq), r, x);
-        be->ops->rows_write(be, rvi_cols_of(q, 0, nq), 0, x);
-        be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(q, 0, nq), kv, 0, &a,
-                           at + first + r, 1);
-        be->ops->rows_read(be, rvi_cols_of(out, 0, nq), 0, got);
-        for (int i = 0; i < nq; i++) assert_true(isfinite(want[i]));
-        for (int i = 0; i < nq; i++)
-            if (memcmp(&got[i], &want[i], sizeof *got))
-                fail_msg("%d keys, %d heads of %d: row %d has other bits alone, from %d on: %g, %g",
-                         s->n_keys, s->group, s->head_size, r, i, (double)got[i], (double)want[i]);
+    if (s->n_pairs)
+        d->be->ops->rope(d->be, rvi_cols_of(d->rows, 0, d->nq + d->nk), s->head_size,
+                         rvi_cols_of(d->angles, 0, 2 * s->n_pairs), s->interleaved, n);
+    d->be->ops->kv_write(d->be, d->kv, 0, rvi_cols_of(d->rows, d->nq, d->nk),
+                         rvi_cols_of(d->rows, d->nq + d->nk, d->nk), at, n);
+    d->be->ops->attention(d->be, rvi_cols_of(d->out, 0, d->nq), rvi_cols_of(d->rows, 0, d->nq),
+                          d->kv, 0, &a, at, n);
+    d->be->ops->submit(d->be);
+}
+
+/* Row r of the step is that of position pos. */
+static void put_row(const device *d, int r, int pos, float *x)
+{
+    int n = d->nq + 2 * d->nk;
+    seed = (unsigned)pos * 2654435761u;
+    for (int i = 0; i < n; i++) x[i] = some();
+    d->be->ops->rows_write(d->be, rvi_cols_of(d->rows, 0, n), r, x);
+    for (int i = 0; i < 2 * d->s->n_pairs; i++) x[i] = some();
+    if (d->s->n_pairs)
+        d->be->ops->rows_write(d->be, rvi_cols_of(d->angles, 0, 2 * d->s->n_pairs), r, x);
+}
+
+/* The last n_rows of n_keys, together and, each `each`-th of them, alone. */
+static void check(rvi_backend *be, const shape *s, int each)
+{
+    device d = {.be = be, .s = s, .nk = s->kv_heads * s->head_size};
+    d.nq = d.nk * s->group;
+    int n = d.nq + 2 * d.nk, first = s->n_keys - s->n_rows;
+    rvi_kv_spec spec = {.n_layers = 1,
+                        .n_kv_heads = s->kv_heads,
+                        .head_size = s->head_size,
+                        .n_pages = PAGES,
+                        .type = RV_KV_F16};
+    int32_t pages[PAGES];
+    static rvi_kv_row at[MOST];
+    float *x = rvi_alloc_array((size_t)n, sizeof *x),
+          *want = rvi_alloc_array((size_t)s->n_rows * (size_t)d.nq, sizeof *want),
+          *got = rvi_alloc_array((size_t)d.nq, sizeof *got);
+    int most = RVI_MAX(s->n_rows, first);
+    assert_ok(be->ops->kv_new(be, &d.kv, &spec, err));
+    assert_ok(be->ops->rows_new(be, &d.rows, most, n, err));
+    assert_ok(be->ops->rows_new(be, &d.angles, most, RVI_MAX(2 * s->n_pairs, 1), err));
+    assert_ok(be->ops->rows_new(be, &d.out, most, d.nq, err));
+    assert_ok(be->ops->reserve(be, most, n, 0, err));
+    for (int i = 0; i < PAGES; i++) pages[i] = (i * 7 + 3) % PAGES;
+    for (int i = 0; i < s->n_keys; i++) at[i] = (rvi_kv_row){.pages = pages, .pos = i};
+    for (int i = 0; i < first; i++) put_row(&d, i, i, x);
+    if (first) {
+        if (s->n_pairs)
+            be->ops->rope(be, rvi_cols_of(d.rows, 0, d.nq + d.nk), s->head_size,
+                          rvi_cols_of(d.angles, 0, 2 * s->n_pairs), s->interleaved, first);
+        be->ops->kv_write(be, d.kv, 0, rvi_cols_of(d.rows, d.nq, d.nk),
+                          rvi_cols_of(d.rows, d.nq + d.nk, d.nk), at, first);
+        be->ops->submit(be);
     }
-    be->ops->kv_free(be, kv);
-    be->ops->tensor_free(be, rows);
-    be->ops->tensor_free(be, q);
-    be->ops->tensor_free(be, out);
+    for (int r = 0; r < s->n_rows; r++) put_row(&d, r, first + r, x);
+    step(&d, at + first, s->n_rows);
+    for (int r = 0; r < s->n_rows; r++)
+        be->ops->rows_read(be, rvi_cols_of(d.out, 0, d.nq), r, want + (size_t)r * (size_t)d.nq);
+    for (int r = s->n_rows - 1; r >= 0; r -= each) {
+        const float *all = want + (size_t)r * (size_t)d.nq;
+        put_row(&d, 0, first + r, x);
+        step(&d, at + first + r, 1);
+        be->ops->rows_read(be, rvi_cols_of(d.out, 0, d.nq), 0, got);
+        for (int i = 0; i < d.nq; i++) assert_true(isfinite(all[i]));
+        for (int i = 0; i < d.nq; i++)
+            if (memcmp(&got[i], &all[i], sizeof *got))
+                fail_msg("%d keys, %d heads of %d: row %d has other bits alone, from %d on: %g, %g",
+                         s->n_keys, s->group, s->head_size, r, i, (double)got[i], (double)all[i]);
+    }
+    be->ops->kv_free(be, d.kv);
+    be->ops->tensor_free(be, d.rows);
+    be->ops->tensor_free(be, d.angles);
+    be->ops->tensor_free(be, d.out);
     rvi_free(x);
     rvi_free(want);
     rvi_free(got);
@@ -99,8 +136,13 @@ static void alone_and_together(void **state)
 {
     (void)state;
     rvi_backend *be = open_device();
-    seed = 5;
-    check(be, &(shape){.n_keys = 530, .n_rows = 65, .kv_heads = 16, .group = 4, .head_size = 64},
+    check(be,
+          &(shape){.n_keys = 530,
+                   .n_rows = 65,
+                   .kv_heads = 16,
+                   .group = 4,
+                   .head_size = 64,
+                   .n_pairs = 24},
           16);
     be->ops->free(be);
 }
@@ -111,9 +153,20 @@ static void shapes(void **state)
     if (!is_real()) skip(); /* minutes on the host */
     rvi_backend *be = open_device();
     const shape list[] = {
-        {.n_keys = 1024, .n_rows = 1024, .kv_heads = 8, .group = 4, .head_size = 128},
-        {.n_keys = 2050, .n_rows = 1024, .kv_heads = 4, .group = 7, .head_size = 128},
-        {.n_keys = 1500, .n_rows = 1021, .kv_heads = 2, .group = 7, .head_size = 64},
+        {.n_keys = 1024,
+         .n_rows = 1024,
+         .kv_heads = 8,
+         .group = 4,
+         .head_size = 128,
+         .n_pairs = 64},
+        {.n_keys = 2050,
+         .n_rows = 1024,
+         .kv_heads = 4,
+         .group = 7,
+         .head_size = 128,
+         .n_pairs = 64,
+         .interleaved = true},
+        {.n_keys = 1500, .n_rows = 1021, .kv_heads = 2, .group = 7, .head_size = 64, .n_pairs = 32},
         {.n_keys = 2600, .n_rows = 1300, .kv_heads = 3, .group = 3, .head_size = 64},
         {.n_keys = 1300,
          .n_rows = 1111,
@@ -129,7 +182,6 @@ static void shapes(void **state)
          .soft_cap = 5},
         {.n_keys = 1100, .n_rows = 1024, .kv_heads = 1, .group = 16, .head_size = 128},
     };
-    seed = 7;
     for (size_t i = 0; i < RVI_COUNT(list); i++) check(be, &list[i], 13);
     be->ops->free(be);
 }

@@ -98,8 +98,8 @@ typedef struct rvi_cuda_kv_write_args {
 
 typedef struct rvi_cuda_rope_kv_args {
     rvi_cuda_kv kv;
-    rvi_cuda_cols x, angles, v; /* x: queries, then keys */
-    int32_t interleaved, zero;
+    rvi_cuda_cols x, angles, v;  /* x: queries, then keys */
+    int32_t interleaved, n_rows; /* n_rows: of rope_keys */
 } rvi_cuda_rope_kv_args;
 
 typedef struct rvi_cuda_attention_args {
@@ -170,6 +170,8 @@ enum {
     RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
     RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
     RVI_CUDA_WIDE_STAGES = 3, /* and its chunks on their way */
+    RVI_CUDA_MAX_WIDE_HEAD = 128,
+    RVI_CUDA_KEY_ROWS = 32, /* that a block of rope_keys takes together */
     RVI_CUDA_ROW_QUERIES = 16,  /* heads that share keys, of attention_row at most */
     RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
     RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */

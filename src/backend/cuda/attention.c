@@ -317,25 +317,49 @@ static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_att
            a->n_heads / kv->spec.n_kv_heads <= RVI_CUDA_QUERIES;
 }
 
+/* The last command, where it turns these queries and keys and writes the keys. */
+static bool last_rope(const rvi_cuda *c, const rvi_cuda_attention_args *args, int n_rows,
+                      rvi_cuda_rope_kv_args *rope)
+{
+    const rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    if (!last || last->kernel != RVI_CUDA_rope_kv || last->grid[0] != (uint32_t)n_rows)
+        return false;
+    memcpy(rope, last->args, sizeof *rope);
+    return rope->x.at == args->q.at && !memcmp(&rope->kv, &args->kv, sizeof rope->kv) &&
+           rope->x.n == (args->n_heads + args->kv.n_kv_heads) * args->kv.head_size;
+}
+
 /* Where the last command turns the only row's query and key and writes them, attention does it. */
 static void take_rope(rvi_cuda *c, rvi_cuda_attention_args *args)
 {
-    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
     rvi_cuda_rope_kv_args rope;
-    if (!last || last->kernel != RVI_CUDA_rope_kv || last->grid[0] != 1) return;
-    memcpy(&rope, last->args, sizeof rope);
-    int queries = args->n_heads * args->kv.head_size;
-    if (rope.x.at != args->q.at || memcmp(&rope.kv, &args->kv, sizeof rope.kv) ||
-        rope.x.n != queries + args->kv.n_kv_heads * args->kv.head_size)
-        return;
+    if (!last_rope(c, args, 1, &rope)) return;
     args->angles = rope.angles;
     args->k = rope.x;
-    args->k.at += (rvi_cuda_at)queries * sizeof(float);
+    args->k.at += (rvi_cuda_at)args->n_heads * (rvi_cuda_at)args->kv.head_size * sizeof(float);
     args->v = rope.v;
     args->interleaved = rope.interleaved;
     args->turns = 1;
     args->early = c->n_placed == 1; /* the list has one step: older keys are there */
     c->n_commands--;
+}
+
+/* Where the last command turns queries and keys, attention turns the queries. */
+static void take_queries(rvi_cuda *c, rvi_cuda_attention_args *args, int n_rows)
+{
+    rvi_cuda_rope_kv_args rope;
+    if (!last_rope(c, args, n_rows, &rope) || rope.angles.n % 16 ||
+        (rope.angles.at | (rvi_cuda_at)rope.angles.stride * sizeof(float)) % 16)
+        return;
+    args->angles = rope.angles;
+    args->interleaved = rope.interleaved;
+    args->turns = 1;
+    rope.n_rows = n_rows;
+    c->n_commands--;
+    rvi_cuda_add(c, RVI_CUDA_rope_keys,
+                 (uint32_t[]){(uint32_t)(n_rows + RVI_CUDA_KEY_ROWS - 1) / RVI_CUDA_KEY_ROWS,
+                              (uint32_t)rope.kv.n_kv_heads, 1},
+                 RVI_CUDA_THREADS, &rope, sizeof rope);
 }
 
 /* No row has a neighbour: false where not all of their parts have a place. A part is a run where
@@ -387,6 +411,7 @@ static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_
         return false;
     int splits = (p->longest + most - 1) / most, tiles = p->n_runs * splits;
     if (p->n_rows * share * 4 < tiles * RVI_CUDA_WIDE_QUERIES * 3) return false;
+    take_queries(c, args, p->n_rows);
     args->runs = p->runs;
     args->n_splits = splits;
     rvi_cuda_command *k =

@@ -231,6 +231,33 @@ template <int HEAD> static __device__ __forceinline__ void bring_chunks(const rv
 
 /* ---- the groups ---- */
 
+/* Elements 8 piece .. + 7 of a query; a.turns: turned by the row's angles, as rope does. */
+static __device__ __forceinline__ void query_piece(const rvi_cuda_attention_args &a, int row, const float *x, int piece, float v[8])
+{
+    int e = piece * 8, n_pairs = a.turns ? a.angles.n / 2 : 0, p = e < n_pairs ? e : e - n_pairs;
+#pragma unroll
+    for (int i = 0; i < 2; i++) *(float4 *)(v + 4 * i) = ((const float4 *)(x + e))[i];
+    if (e >= 2 * n_pairs) return;
+    const float *angles = row_of(a.angles, row);
+    if (a.interleaved) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float c = angles[e / 2 + i], s = angles[n_pairs + e / 2 + i], left = v[2 * i], right = v[2 * i + 1];
+            v[2 * i] = fmaf(left, c, -(right * s)), v[2 * i + 1] = fmaf(right, c, left * s);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float4 c = *(const float4 *)(angles + p + 4 * i), s = *(const float4 *)(angles + n_pairs + p + 4 * i);
+        float4 y = *(const float4 *)(x + (e < n_pairs ? e + n_pairs : p) + 4 * i);
+        if (e < n_pairs) y = {-y.x, -y.y, -y.z, -y.w}; /* its sign alone: the bits are those of -(right * s) */
+        float *to = v + 4 * i;
+        to[0] = fmaf(to[0], c.x, y.x * s.x), to[1] = fmaf(to[1], c.y, y.y * s.y);
+        to[2] = fmaf(to[2], c.z, y.z * s.z), to[3] = fmaf(to[3], c.w, y.w * s.w);
+    }
+}
+
 /* Queries of the group, as load_query has them. */
 template <int HEAD>
 static __device__ __forceinline__ void stage_wide_queries(const rvi_cuda_attention_args &a, const query_tile &t, int group, uint8_t *to)
@@ -242,10 +269,11 @@ static __device__ __forceinline__ void stage_wide_queries(const rvi_cuda_attenti
         int line = i / (HEAD / 8), at = group * 64 + line;
         uint4 v = {};
         if (at < t.n * share) {
-            const float4 *x = (const float4 *)(row_of(a.q, t.row + at / share) + (blockIdx.x * share + at % share) * HEAD + piece * 8);
-            float4 u = x[0], w = x[1];
-            v = {to_halves(u.x * scale, u.y * scale), to_halves(u.z * scale, u.w * scale), to_halves(w.x * scale, w.y * scale),
-                 to_halves(w.z * scale, w.w * scale)};
+            int row = t.row + at / share;
+            __align__(16) float x[8];
+            query_piece(a, row, row_of(a.q, row) + (blockIdx.x * share + at % share) * HEAD, piece, x);
+            v = {to_halves(x[0] * scale, x[1] * scale), to_halves(x[2] * scale, x[3] * scale), to_halves(x[4] * scale, x[5] * scale),
+                 to_halves(x[6] * scale, x[7] * scale)};
         }
         *(uint4 *)(to + piece / 8 * LINES + line * 128 + (piece % 8 ^ line % 8) * 16) = v;
     }
@@ -486,4 +514,44 @@ KERNEL __launch_bounds__(RVI_CUDA_WIDE_THREADS, 1) attention_wide_128(rvi_cuda_a
 {
     DYNAMIC_SHARED(shared_wide);
     wide_attention<128>(a, shared_wide);
+}
+
+/* ---- keys of many rows, turned, and their values, to pages of f16: what rope_kv does, for 32 rows of a head at a time,
+ * so that neighbours of a sequence write whole lines. Grid: rows / 32, heads of keys. ---- */
+
+enum { KEY_ROWS = RVI_CUDA_KEY_ROWS, KEY_LINE = RVI_CUDA_MAX_WIDE_HEAD + 2 /* elements: rows of one element lie in different banks */ };
+
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 4) rope_keys(rvi_cuda_rope_kv_args a)
+{
+    __shared__ uint16_t keys[KEY_ROWS][KEY_LINE];
+    begin();
+    int first = blockIdx.x * KEY_ROWS, rows = min(a.n_rows - first, (int)KEY_ROWS), head = blockIdx.y, lane = threadIdx.x % 32;
+    uint32_t n = a.kv.head_size, half = n / 2, n_pairs = a.angles.n / 2, before = a.x.n - a.kv.n_kv_heads * n + head * n;
+    int mine = first + min(lane, rows - 1), pos = as<const int2>(a.kv.rows)[mine].y, slot = pos % RVI_CUDA_PAGE;
+    uint8_t *plane = planes(a.kv, mine, pos / RVI_CUDA_PAGE, head);
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < rows * half; i += RVI_CUDA_THREADS) {
+        uint32_t r = i / half, p = i % half, u = 2 * p, v = 2 * p + 1;
+        const float *x = row_of(a.x, first + r) + before, *angles = row_of(a.angles, first + r);
+        float y[2];
+        if (p < n_pairs && !a.interleaved) u = p, v = p + n_pairs;
+        float left = x[u], right = x[v];
+        if (p < n_pairs) {
+            float c = angles[p], s = angles[n_pairs + p];
+            y[0] = fmaf(left, c, -(right * s)), y[1] = fmaf(right, c, left * s);
+        } else
+            y[0] = left, y[1] = right;
+        keys[r][u] = to_half(y[0]), keys[r][v] = to_half(y[1]);
+    }
+    __syncthreads();
+    if (lane < rows)
+#pragma unroll 4
+        for (uint32_t e = threadIdx.x / 32; e < n; e += RVI_CUDA_THREADS / 32) ((uint16_t *)plane)[e * RVI_CUDA_PAGE + slot] = keys[lane][e];
+#pragma unroll 4
+    for (int r = threadIdx.x / 32; r < rows; r += RVI_CUDA_THREADS / 32) {
+        int at = as<const int2>(a.kv.rows)[first + r].y;
+        uint8_t *to = planes(a.kv, first + r, at / RVI_CUDA_PAGE, head) + a.kv.k_bytes + (size_t)(at % RVI_CUDA_PAGE) * n * 2;
+        const float *x = row_of(a.v, first + r) + head * n;
+        for (uint32_t e = 2 * lane; e < n; e += 64) *(uint32_t *)(to + e * 2) = to_halves(x[e], x[e + 1]);
+    }
 }

@@ -55,6 +55,7 @@
     X(product_tiles_64)                                                                            \
     X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
+    X(rope_keys)                                                                                   \
     X(attention_wide_64)                                                                           \
     X(attention_wide_128)                                                                          \
     X(attention_row)                                                                               \
