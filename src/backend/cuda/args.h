@@ -75,7 +75,7 @@ typedef struct rvi_cuda_product_args {
     int32_t aside;                     /* gated: the two parts of a tile by warps of their own */
     float over;                        /* 1 / x.n */
     int32_t first_blocks, first_tiles; /* product_row: of the first of two types */
-    int32_t zero;
+    int32_t paired;          /* product_row, gated: tiles of 8 outputs, of both parts together */
     rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
 } rvi_cuda_product_args;
 

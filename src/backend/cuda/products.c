@@ -59,6 +59,17 @@ static bool same_type(const rvi_matmul *m, int first, int end)
     return true;
 }
 
+/* A gated product whose blocks take one tile at a time: in tiles of 8 outputs of both parts, where
+ * the block that has most then has less. */
+static void pair(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint32_t *blocks)
+{
+    int most = c->n_blocks / 2, pairs = (int)ceil_div(m->part[0].w->n_rows, RVI_CUDA_PANEL);
+    if (!m->gated.t || a->aside || ceil_div(pairs, most) >= 2 * ceil_div(a->tiles, most)) return;
+    a->paired = 1;
+    a->tiles = pairs;
+    *blocks = (uint32_t)RVI_MIN(pairs, most);
+}
+
 /* One row; false: it is not even, or its parts have more types than a kernel takes. */
 static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint32_t blocks)
 {
@@ -68,6 +79,7 @@ static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint
         return false;
     while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
     if (first == m->n_parts) {
+        pair(c, m, a, &blocks);
         add(c, row_kernel(m->part[0].w->type), (uint32_t[]){1, blocks, 1}, row, a);
         return true;
     }

@@ -113,16 +113,14 @@ template <bool EVEN>
 static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a, int row, int i, float4 v, float4 w,
                                                   const about_row &r, bool keep)
 {
-    if (a.norm) {
-        v = {(v.x * r.norm) * w.x, (v.y * r.norm) * w.y, (v.z * r.norm) * w.z, (v.w * r.norm) * w.w};
-        if (keep) {
-            float *to = row_of(a.normed, row) + 4 * i, all[4] = {v.x, v.y, v.z, v.w};
-            if (EVEN && 4 * i < a.x.n) *(float4 *)to = v;
-            for (int j = 0; !EVEN && j < 4 && 4 * i + j < a.x.n; j++) to[j] = all[j];
-        }
+    v = {(v.x * r.norm) * w.x, (v.y * r.norm) * w.y, (v.z * r.norm) * w.z, (v.w * r.norm) * w.w}; /* no norm: 1 */
+    if (keep && a.norm) {
+        float *to = row_of(a.normed, row) + 4 * i, all[4] = {v.x, v.y, v.z, v.w};
+        if (EVEN && 4 * i < a.x.n) *(float4 *)to = v;
+        for (int j = 0; !EVEN && j < 4 && 4 * i + j < a.x.n; j++) to[j] = all[j];
     }
-    if (r.scale == 0.0f) return {0, 0};
-    return {to_halves(v.x * r.scale, v.y * r.scale), to_halves(v.z * r.scale, v.w * r.scale)};
+    uint32_t kept = r.scale == 0.0f ? 0 : ~0u; /* without a branch */
+    return {to_halves(v.x * r.scale, v.y * r.scale) & kept, to_halves(v.z * r.scale, v.w * r.scale) & kept};
 }
 
 static __device__ bool is_even(const rvi_cuda_product_args &a)
@@ -250,6 +248,30 @@ static __device__ constexpr uint32_t both(int negative) /* two halves of a whole
     return negative >= 1024 ? (0xe400u + (negative - 1024)) * 0x10001u : (0xd400u + (negative - 64) * 16) * 0x10001u;
 }
 
+/* Said so, the compiler takes the half of a word that an operation needs instead of making a new word. */
+#ifdef __CUDACC__
+static __device__ __forceinline__ uint32_t low_twice(uint32_t v)
+{
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %0; mov.b32 %0, {l, l};}" : "+r"(v));
+    return v;
+}
+
+static __device__ __forceinline__ uint32_t high_twice(uint32_t v)
+{
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %0; mov.b32 %0, {h, h};}" : "+r"(v));
+    return v;
+}
+#else
+static uint32_t low_twice(uint32_t v)
+{
+    return (v & 0xffff) * 0x10001;
+}
+static uint32_t high_twice(uint32_t v)
+{
+    return (v >> 16) * 0x10001;
+}
+#endif
+
 /* The unit's D in both halves, and M likewise where there is one. */
 template <int TYPE> static __device__ __forceinline__ void scales_of(const piece &w, int unit, uint32_t *d, uint32_t *m)
 {
@@ -262,8 +284,8 @@ template <int TYPE> static __device__ __forceinline__ void scales_of(const piece
         uint32_t s = __byte_perm(w.s, SIXTY_FOURS, unit % 2 ? 0x4342 : 0x4140);
         dm = half_mul(half_add(s, both(1024)), w.d);
     }
-    *d = __byte_perm(dm, 0, 0x1010);
-    *m = Q::HAS_M ? __byte_perm(dm, 0, 0x3232) : 0;
+    *d = low_twice(dm);
+    *m = Q::HAS_M ? high_twice(dm) : 0;
 }
 
 static __device__ __forceinline__ uint32_t shifted(uint32_t x, int right)
@@ -447,12 +469,14 @@ struct ending {
     float *to, old, bias[2], factor[2];
 };
 
-/* Output o of tile i of all of them, for a row, but for `old`: nothing of this is written by other kernels. */
-static __device__ __forceinline__ ending ending_of(const rvi_cuda_product_args &a, int i, int o, int row, bool is)
+/* Output o of tile i of all of them, of so many panels of a part, for a row, but for `old`: nothing of this is written by
+ * other kernels. */
+static __device__ __forceinline__ ending ending_of(const rvi_cuda_product_args &a, int panels, int i, int o, int row,
+                                                   bool is)
 {
     ending e = {0, 0.0f, {NO_BIAS, NO_BIAS}, {1.0f, 1.0f}};
-    int gated = is_gated(a), part = gated ? 0 : part_of(a, &i, 2);
-    o += i * 16;
+    int gated = is_gated(a), part = gated ? 0 : part_of(a, &i, panels);
+    o += i * panels * OUTS;
     if (!is || row >= a.n_rows || o >= a.part[part].n_out) return e;
     e.to = as<float>(a.part[part].out) + (size_t)row * a.part[part].stride + o;
 #pragma unroll
@@ -506,7 +530,7 @@ static __device__ __forceinline__ void few_product(const rvi_cuda_product_args &
 #pragma unroll
         for (int i = 0; i < PER_THREAD; i++) {
             int at = threadIdx.x + i * RVI_CUDA_THREADS;
-            e[i] = ending_of(a, first + at / (16 * ROWS), at % 16, row + at / 16 % ROWS, at < 16 * ROWS * together);
+            e[i] = ending_of(a, 2, first + at / (16 * ROWS), at % 16, row + at / 16 % ROWS, at < 16 * ROWS * together);
             if (a.finish == RVI_CUDA_ADD && e[i].to) e[i].old = *e[i].to;
         }
 #pragma unroll 1

@@ -27,43 +27,47 @@ static __device__ __forceinline__ float stage_held(const rvi_cuda_product_args &
 #pragma unroll
     for (int i = 0; i < FOURS; i++) {
         int at = threadIdx.x + i * RVI_CUDA_THREADS;
-        if (at < units_of(a.x.n) * 8) staged[at] = halves_of<true>(a, 0, at, v[i], w[i], r, keep);
+        uint2 h = halves_of<true>(a, 0, at, v[i], w[i], r, keep);
+        if (at < units_of(a.x.n) * 8) staged[at] = h;
     }
     return r.factor;
 }
 
-/* Likewise a row that a thread cannot hold: read twice, FOURS fours at a time. */
+/* Likewise a row that a thread cannot hold: read twice, FOURS fours at a time, what was read last first. */
 template <int FOURS, bool NORM>
 static __device__ __forceinline__ float stage_long(const rvi_cuda_product_args &a, bool keep, uint2 *staged)
 {
+    enum { STEP = FOURS * RVI_CUDA_THREADS };
     float4 v[FOURS], w[FOURS];
     float sum = 0;
     uint32_t top = 0;
-    int end = units_of(a.x.n) * 8;
-    auto load = [&](int first) {
+    int end = units_of(a.x.n) * 8, first = 0;
+    auto load = [&]() {
 #pragma unroll
         for (int i = 0; i < FOURS; i++) {
-            int k = 4 * (first + i * RVI_CUDA_THREADS);
+            int k = 4 * (first + threadIdx.x + i * RVI_CUDA_THREADS);
             v[i] = four_at<true>(row_of(a.x, 0), k, a.x.n);
             w[i] = NORM ? norm_at<true>(a, k) : float4{1.0f, 1.0f, 1.0f, 1.0f};
         }
     };
     begin();
 #pragma unroll 1
-    for (int first = threadIdx.x; first < end; first += FOURS * RVI_CUDA_THREADS) {
-        load(first);
+    for (;; first += STEP) {
+        load();
 #pragma unroll
         for (int i = 0; i < FOURS; i++) count_four(v[i], w[i], &sum, &top);
+        if (first + STEP >= end) break;
     }
     about_row r = about(a, sum, top);
 #pragma unroll 1
-    for (int first = threadIdx.x; first < end; first += FOURS * RVI_CUDA_THREADS) {
-        load(first);
+    for (;; load()) {
 #pragma unroll
         for (int i = 0; i < FOURS; i++) {
-            int at = first + i * RVI_CUDA_THREADS;
-            if (at < end) staged[at] = halves_of<true>(a, 0, at, v[i], w[i], r, keep);
+            int at = first + threadIdx.x + i * RVI_CUDA_THREADS;
+            uint2 h = halves_of<true>(a, 0, at, v[i], w[i], r, keep);
+            if (at < end) staged[at] = h;
         }
+        if ((first -= STEP) < 0) break;
     }
     return r.factor;
 }
@@ -74,6 +78,8 @@ static __device__ __forceinline__ float stage_row(const rvi_cuda_product_args &a
     enum { COLUMNS = 4 * RVI_CUDA_THREADS };
     if (a.x.n <= 4 * COLUMNS) return stage_held<4, true>(a, keep, staged);
     if (a.norm) return stage_long<5, true>(a, keep, staged);
+    if (a.x.n <= 5 * COLUMNS) return stage_held<5, false>(a, keep, staged);
+    if (a.x.n <= 8 * COLUMNS) return stage_held<8, false>(a, keep, staged);
     return a.x.n <= 14 * COLUMNS ? stage_held<14, false>(a, keep, staged) : stage_long<10, false>(a, keep, staged);
 }
 
@@ -161,11 +167,13 @@ static __device__ __forceinline__ void end_output(const rvi_cuda_product_args &a
 {
     int o = threadIdx.x % 16, j0 = ((int)threadIdx.x / 16 << a.aside) * a.segments, j1 = j0 + a.aside * a.segments;
     bool gated = is_gated(a);
-    float v = sums[0][j0][o], v2 = gated ? sums[1][j1][o] : 0.0f;
+    const float (*second)[16] = sums[!a.paired] + j1; /* of the second part */
+    int o2 = a.paired ? o + 8 : o;
+    float v = sums[0][j0][o], v2 = gated ? second[0][o2] : 0.0f;
 #pragma unroll
     for (int j = 1; j < SEGMENTS; j++) {
         if (j < a.segments) v += sums[0][j0 + j][o];
-        if (j < a.segments && gated) v2 += sums[1][j1 + j][o];
+        if (j < a.segments && gated) v2 += second[j][o2];
     }
     put_ending(a, e, v * factor, v2 * factor);
 }
@@ -182,10 +190,11 @@ static __device__ __forceinline__ void open_place(const rvi_cuda_product_args &a
     int tile = p->tile;
     p->left = tile < end ? n : 0;
     if (!p->left) return;
-    const rvi_cuda_panels &w = a.part[is_gated(a) ? p->part : part_of(a, &tile, 2)];
+    int part = is_gated(a) ? p->part : part_of(a, &tile, 2), paired = a.paired;
+    const rvi_cuda_panels &w = a.part[part], &w2 = a.part[part + paired];
     size_t from = (size_t)segment_blocks(w, a.x.n, s).x * w.block_bytes;
-#pragma unroll
-    for (int i = 0; i < 2; i++) p->at[i] = panel_at(w, 2 * tile + i) + from;
+    p->at[0] = panel_at(w, tile << !paired) + from;
+    p->at[1] = panel_at(w2, paired ? tile : 2 * tile + 1) + from;
 }
 
 enum { ROW_FETCHED = 1 }; /* segments that are asked for from the start */
@@ -202,7 +211,7 @@ static __device__ __forceinline__ void row_product(const rvi_cuda_product_args &
 #pragma unroll 1
     for (; s >= segments; s -= segments) which++;
     if (aside) part = which & 1, which >>= 1;
-    int both = gated && !aside, units = min(length_of(a.x.n), units_of(a.x.n) - s * length_of(a.x.n));
+    int both = gated && !aside && !a.paired, units = min(length_of(a.x.n), units_of(a.x.n) - s * length_of(a.x.n));
     int n = which < together ? units / Q::UNITS : 0; /* blocks of a segment */
     place p = {first + which, part};
     enum { ROW_AHEAD = block_words<TYPE>::AHEAD };
@@ -231,7 +240,8 @@ static __device__ __forceinline__ void row_product(const rvi_cuda_product_args &
         go_on(&later);
     }
     auto ending_at = [&](int tile) {
-        return ending_of(a, tile, threadIdx.x % 16, 0, (int)threadIdx.x < 16 * together && tile < end);
+        bool is = (int)threadIdx.x < 16 * together && tile < end && !(a.paired && threadIdx.x % 16 >= 8);
+        return ending_of(a, a.paired ? 1 : 2, tile, threadIdx.x % 16, 0, is);
     };
     ending e = ending_at(first + (int)threadIdx.x / 16);
     const uint4 *acts = (const uint4 *)shared_one + s * length_of(a.x.n) * 4 + lane % 4;
