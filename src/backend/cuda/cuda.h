@@ -56,6 +56,7 @@
     X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
     X(attention_row)                                                                               \
+    X(heads_row)                                                                                   \
     X(attention_join)                                                                              \
     X(operands)                                                                                    \
     X(gemm_f32)                                                                                    \
@@ -101,7 +102,11 @@ struct rvi_tensor {
 
 typedef struct rvi_cuda_command {
     rvi_cuda_kernel kernel;
-    uint32_t grid[3], threads;
+    uint32_t grid[3];
+    uint16_t threads;
+    uint8_t cluster; /* blocks, along the first dimension; 0: there are none */
+    uint8_t
+        joined; /* following commands that are not launched: their arguments are this one's too */
     uint32_t shared; /* bytes of dynamic shared memory */
     _Alignas(8) unsigned char args[296];
 } rvi_cuda_command;
@@ -143,7 +148,7 @@ typedef struct rvi_cuda {
     rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
     bool exact;
     int n_blocks;          /* four for each processor */
-    bool early;            /* launches may overlap, see `begin` of kernels.cu */
+    bool early;            /* launches may overlap, see `begin` of kernels.cu; there are clusters */
     atomic_int failed;     /* the first rvi_cu_result that was not 0 */
     const char *failed_in; /* what was being done then */
 

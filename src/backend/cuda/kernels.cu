@@ -1107,4 +1107,5 @@ KERNEL attention_merge(rvi_cuda_attention_args a)
 }
 
 #include "attention.cuh"
+#include "heads.cuh"
 #include "train.cuh"

@@ -439,10 +439,13 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_SHARED},
         {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
         {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
-        {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_STAGE * RVI_CUDA_ROW_STAGES}};
+        {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_STAGE * RVI_CUDA_ROW_STAGES},
+        {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES, large[i].bytes);
+    if (!r && c->early)
+        r = c->cu.function_set(c->functions[RVI_CUDA_heads_row], RVI_CU_LARGE_CLUSTERS, 1);
     rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
     if (!r)
         r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
