@@ -125,7 +125,7 @@ $(BUILD)/%.o: %.c
 ifdef CUDA
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
 CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh row.cuh tiles.cuh heads.cuh \
-  attention.cuh train.cuh args.h train_args.h weights.h)
+  attention.cuh attention_wide.cuh train.cuh args.h train_args.h weights.h)
 CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
 $(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc
 	@mkdir -p $(@D)
@@ -210,7 +210,8 @@ $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backe
 	@$(CXX) -std=c++17 -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
 	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
 $(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
-$(addprefix $(BUILD)/tests/cuda/,slow_cuda slow_rows slow_split slow_gradients): $(FAKE_DRIVER)
+CUDA_TESTS := slow_cuda slow_rows slow_split slow_gradients slow_wide
+$(addprefix $(BUILD)/tests/cuda/,$(CUDA_TESTS)): $(FAKE_DRIVER)
 # The program itself, with an image that only this driver takes.
 CUDA_BIN := $(BUILD)/tests/cuda/ruvllm
 $(CUDA_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a $(FAKE_DRIVER)

@@ -2,11 +2,13 @@
  * [threads [exact]]]].
  *
  * Windows of the text are read once with each type. Of the second half of every window: perplexity,
- * the mean Kullback-Leibler divergence from the f16 cache's distribution of the next token, and how
- * often its likeliest token stays the same. Then, behind the last window, the bytes of the pages,
- * and the CPU time of the process for a token, and how much more the slowest of 64 takes, of which
- * two fill a page and another one becomes cold; the types take turns, so that a busy machine slows
- * them all. 0 windows: no quality, and tokens instead of text (for models without meaning). */
+ * the mean Kullback-Leibler divergence from the f16 cache's distribution of the next token, that of
+ * the worst window, and how often the likeliest token stays the same. What f32 differs is what any
+ * small change of a key does: products round activations to 8 bits, unless exact. Then, behind the
+ * last window, the bytes of the pages, and the CPU time of the process for a token, and how much
+ * more the slowest of 64 takes, of which two fill a page and another one becomes cold; the types
+ * take turns, so that a busy machine slows them all. 0 windows: no quality, and tokens instead of
+ * text (for models without meaning). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +34,8 @@ static const struct {
 typedef struct cache {
     rvi_pages *pool;
     rvi_seq seq;
-    double log_p, divergence, same;
-    size_t bytes, bytes_read; /* of the pages: now, behind the last window */
+    double log_p, divergence, same, worst; /* worst: divergence of a window, a token */
+    size_t bytes, bytes_read;              /* of the pages: now, behind the last window */
     double seconds[TOKENS];
 } cache;
 
@@ -108,6 +110,19 @@ static void read_window(bench *b, const int32_t *ids, int n, bool judged)
         }
 }
 
+static void read_and_compare(bench *b, const int32_t *ids, int n, bool judged)
+{
+    double before[TYPES];
+    size_t n_before = b->n_scored;
+    for (int t = 0; t < TYPES; t++) before[t] = b->caches[t].divergence;
+    read_window(b, ids, n, judged);
+    for (int t = 0; judged && t < TYPES; t++) {
+        cache *c = &b->caches[t];
+        double own = (c->divergence - before[t]) / (double)(b->n_scored - n_before);
+        c->worst = RVI_MAX(c->worst, own);
+    }
+}
+
 static void decode(bench *b, const int32_t *ids)
 {
     for (int i = 0; i < TOKENS; i++)
@@ -175,7 +190,7 @@ int main(int argc, char **argv)
         must(rvi_seq_init(&b.caches[t].seq, b.caches[t].pool, n + TOKENS, &err));
         b.caches[t].bytes = atomic_load(&m->be->memory->kv) - before;
     }
-    for (int w = 0; w < read; w++) read_window(&b, ids + w * n, n, windows > 0);
+    for (int w = 0; w < read; w++) read_and_compare(&b, ids + w * n, n, windows > 0);
     decode(&b, ids + (read - 1) * n);
     double base_seconds = 0, base_ppl = 0, base_bytes = 0;
     printf("%s, %d tokens, %d windows, %d thread(s)\n", argv[1], n, windows, ro.n_threads);
@@ -188,8 +203,8 @@ int main(int argc, char **argv)
         if (windows) {
             double ppl = exp(-c->log_p / (double)b.n_scored);
             if (!t) base_ppl = ppl;
-            printf(" ppl %8.4f (%+.3f %%)  KL %.6f  same top %.2f %%", ppl,
-                   100 * (ppl / base_ppl - 1), c->divergence / (double)b.n_scored,
+            printf(" ppl %8.4f (%+.3f %%)  KL %.6f, worst %.6f  same top %.2f %%", ppl,
+                   100 * (ppl / base_ppl - 1), c->divergence / (double)b.n_scored, c->worst,
                    100 * c->same / (double)b.n_scored);
         }
         if (!t) base_bytes = bytes;

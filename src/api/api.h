@@ -57,7 +57,6 @@ struct rv_runtime {
     atomic_uint_fast64_t n_rests;
     atomic_size_t mapped_bytes;  /* of the files of open models, */
     atomic_size_t adapter_bytes; /* and of loaded adapters */
-    rvi_backend_memory jobs;     /* what learners compute with in the background */
     rvi_quota quota;             /* what all of it may take (budget.c) */
 };
 

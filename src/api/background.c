@@ -8,7 +8,8 @@
  * lowest priority it might hold up a call for as long as the machine is busy with other things.)
  * The other one lives for one job and computes: it and its helpers run when nothing else wants the
  * processor, on a backend of their own, and pause before every piece of work while the runtime
- * computes for a call.
+ * computes for a call. It takes no lock that a call may want: memory is reserved for it before it
+ * starts, and what it has freed is given back after it has ended.
  *
  * Stopping cancels the job: its backend runs no further task, and whatever it had computed but not
  * published is thrown away. Whoever pauses waits until the computing thread has noticed. Freeing
@@ -35,6 +36,8 @@ typedef struct job {
     atomic_int users;      /* both threads; the last one frees it */
     rv_learner *l;         /* held */
     rvi_job work;          /* kind NULL: there is nothing to do */
+    rvi_quota_job room;    /* what it computes with, on a CPU: part of the budget, */
+    bool has_room;         /* which has it */
     atomic_bool cancelled; /* it is stopped, or what it is for is gone */
     atomic_bool done;
     bool outdated;       /* what it is for is gone; the thread that waits looks at it */
@@ -47,7 +50,11 @@ static void release_job(job *j)
 {
     if (atomic_fetch_sub(&j->users, 1) != 1) return;
     rv_learner *l = j->l;
-    if (j->work.kind) j->work.kind->drop(&j->work, l->l);
+    if (j->work.kind) rvi_job_drop(&j->work, l->l);
+    if (j->has_room) {
+        rvi_quota_end_job(&l->m->rt->quota, &j->room);
+        rvi_resident_trim(SIZE_MAX);
+    }
     rvi_free(j);
     rvi_api_release_learner(l);
 }
@@ -78,28 +85,14 @@ static int report(void *ctx, const char *stage, int done, int total, double loss
     return atomic_load(&j->cancelled);
 }
 
-/* On a backend whose memory is the runtime's to count, with what the budget leaves. */
 static rv_status compute_on(job *j, rvi_base_model *base, rv_error *err)
 {
-    rv_learner *l = j->l;
-    rv_runtime *rt = l->m->rt;
-    uint64_t least = rvi_study_least_bytes(base->m), left;
-    bool host = rvi_backend_is_cpu(base->be);
     rvi_backend_memory *own = base->be->memory;
-    rv_status st = host ? rvi_quota_begin_job(&rt->quota, least, "training", err) : RV_OK;
-    if (st) return st;
-    if (host) {
-        left = rvi_quota_room(&rt->quota, RVI_QUOTA_SCRATCH);
-        atomic_store(&rt->jobs.spare, left == UINT64_MAX ? 0 : (size_t)(left / 2) + 1);
-        base->be->memory = &rt->jobs;
-    }
+    if (j->has_room) base->be->memory = &j->room.memory;
     base->be->ops->set_stop(base->be, &j->cancelled);
-    st = j->work.kind->compute(&j->work, l->l, base, report, j, err);
-    if (host) {
-        atomic_fetch_sub(&rt->jobs.scratch, rvi_backend_cpu_scratch(base->be));
-        base->be->memory = own;
-        rvi_quota_end_job(&rt->quota, least);
-    }
+    rv_status st = j->work.kind->compute(&j->work, j->l->l, base, report, j, err);
+    if (j->has_room) atomic_fetch_sub(&j->room.memory.scratch, rvi_backend_cpu_scratch(base->be));
+    base->be->memory = own;
     return st;
 }
 
@@ -118,10 +111,10 @@ static void compute(void *ctx)
     if (!j->st) {
         j->st = compute_on(j, &base, &j->err);
         base.be->ops->free(base.be);
-        rvi_resident_trim(SIZE_MAX);
     }
     if (atomic_load(&j->starves)) atomic_fetch_sub(&l->m->rt->n_starving, 1);
     rvi_api_leave_heap(heap);
+    rvi_thread_be_ordinary(); /* it may be left alone, and then takes locks */
     atomic_store(&j->done, true);
     rvi_wakeup_post(l->bg.wakeup);
     release_job(j);
@@ -181,7 +174,8 @@ static bool oversee(job *j)
             !enter_prepared(&turn, j->l))
             continue;
         finish_pending(j->l);
-        j->outdated = !j->work.kind->is_current(&j->work, j->l->l);
+        const rvi_job_kind *kind = j->work.kind;
+        j->outdated = kind->is_current && !kind->is_current(&j->work, j->l->l);
         if (j->outdated || j->l->l->paused) atomic_store(&j->cancelled, true);
         rvi_learner_yield(j->l->l);
         rvi_api_leave_aside(&turn);
@@ -192,14 +186,26 @@ static bool oversee(job *j)
     return atomic_load(&j->done) || !atomic_load(&bg->closed);
 }
 
+static rv_status reserve_room(job *j)
+{
+    rv_runtime *rt = j->l->m->rt;
+    if (!rvi_backend_is_cpu(rt->be)) return RV_OK;
+    uint64_t least = rvi_study_least_bytes(j->l->l->base.m);
+    rv_status st = rvi_quota_begin_job(&rt->quota, &j->room, least, "training", &j->err);
+    j->has_room = !st;
+    return st;
+}
+
 /* Computes the job and puts its result in place. */
 static rv_status carry_out(job *j)
 {
     rvi_thread *thread;
     rvi_api_turn turn;
     rv_error why = {0};
+    rv_status st = reserve_room(j);
+    if (st) return st;
     atomic_fetch_add(&j->users, 1); /* the thread's; from its start on j->st is its own, too */
-    rv_status st = rvi_thread_start(&thread, compute, j, !j->l->bg.brisk, &why);
+    st = rvi_thread_start(&thread, compute, j, !j->l->bg.brisk, &why);
     if (st) {
         atomic_fetch_sub(&j->users, 1);
         j->err = why;

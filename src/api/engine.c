@@ -194,18 +194,13 @@ float *rv_engine_logits(rv_engine *e, size_t i)
 }
 
 /* Beside services, whose streams wait meanwhile, a step is as long as half the time between two
- * tokens may be; a token of each answer, and a few rows of a prompt, are in it however long that
- * takes. 0: there is nobody to wait for. */
+ * tokens may be, or that time if it has few rows. 0: there is nobody to wait for. */
 static int rows_beside(const rv_engine *e)
 {
-    enum { LEAST = 8 };
     const rv_runtime *rt = e->m->rt;
-    const rvi_budget *b = &e->e->budget;
     if (!rvi_api_is_serving(rt)) return 0;
-    double seconds = 0.5e-9 * (double)atomic_load(&rt->token_ns);
-    int most = e->e->o.max_rows, least = RVI_MIN(LEAST + rvi_answer_count(e->e), most);
-    if (rvi_budget_seconds(b, least) <= 0) return least;
-    return rvi_budget_rows(b, least, most, NULL, seconds);
+    double seconds = 1e-9 * (double)atomic_load(&rt->token_ns);
+    return rvi_budget_beside(&e->e->budget, rvi_answer_count(e->e), e->e->o.max_rows, seconds);
 }
 
 rv_status rv_engine_advance(rv_engine *e, size_t *n_running, rv_error *err)

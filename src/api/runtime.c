@@ -178,7 +178,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
             .sink = pass_log, .ctx = rt, .level = (rvi_log_level)(o.log_level - RV_LOG_ERROR)};
     const rv_allocator *heap = rvi_api_use_heap(rt);
     st = open_backend(rt, &o, err);
-    if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, &rt->jobs, err);
+    if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err);
     rvi_api_leave_heap(heap);
     rt->o.isa = known_isa(o.isa);
     rt->o.device = NULL;
@@ -247,7 +247,7 @@ rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err)
                       .kv = atomic_load(&m->kv),
                       .scratch = atomic_load(&m->scratch),
                       .adapters = adapters,
-                      .training = rvi_backend_memory_sum(&rt->jobs)};
+                      .training = rvi_quota_in_jobs(&rt->quota)};
     count_resident(rt, &full);
     if (out->size < sizeof out->size || out->size > 65536)
         return rvi_error(err, RV_E_CONFIG, "rv_memory.size must be sizeof(rv_memory) (got %zu)",

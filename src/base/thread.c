@@ -28,6 +28,10 @@ void rvi_thread_hurry(void)
 {
 }
 
+void rvi_thread_be_ordinary(void)
+{
+}
+
 void rvi_thread_sleep(double seconds)
 {
     (void)seconds;
@@ -149,6 +153,15 @@ void rvi_thread_hurry(void)
 {
 }
 #endif
+
+void rvi_thread_be_ordinary(void)
+{
+#ifdef SCHED_IDLE
+    struct sched_param none = {0};
+    if (sched_getscheduler(0) == SCHED_IDLE)
+        (void)pthread_setschedparam(pthread_self(), SCHED_OTHER, &none);
+#endif
+}
 
 static void *thread_main(void *arg)
 {

@@ -29,6 +29,8 @@ int rvi_thread_create(pthread_t *out, void *(*fn)(void *ctx), void *ctx);
  * process ends when the last of its threads has run once more, and on a busy machine an idle one
  * may wait for that for seconds. May be called in a signal handler. */
 void rvi_thread_hurry(void);
+/* For an idle thread that is about to take a lock which others may wait for: it is idle no more. */
+void rvi_thread_be_ordinary(void);
 
 void rvi_thread_sleep(double seconds);
 

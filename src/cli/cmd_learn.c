@@ -279,9 +279,7 @@ static int check_arguments(const cli *c, learn *t, const char *action, const cha
                            const char *loss)
 {
     int number;
-    t->how = how && !strcmp(how, "quality") ? RV_MERGE_QUALITY_WEIGHTED
-             : how && !strcmp(how, "ewc")   ? RV_MERGE_EWC
-                                            : RV_MERGE_AVERAGE;
+    t->how = how && !strcmp(how, "quality") ? RV_MERGE_QUALITY_WEIGHTED : RV_MERGE_AVERAGE;
     t->loss = loss && !strcmp(loss, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO;
     if (!strcmp(action, "log") && strcmp(t->args[0], "verify") != 0)
         return cli_usage(c, "log must be followed by verify (got '%s')", t->args[0]);

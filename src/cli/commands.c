@@ -147,7 +147,7 @@ const cli_command cli_commands[] = {
      "  --adapter NAME       use what is stored under this name (default)\n"
      "  --deep               run: train longer, and preferences too\n"
      "  --loss dpo|kto       run --deep: how preferences are trained (dpo)\n"
-     "  --how average|quality|ewc\n"
+     "  --how average|quality\n"
      "                       merge: how to weight the two (average)\n"
      "  --generation N       export: this one instead of the newest\n"
      "  --f16                export: 16-bit numbers, half the size\n"

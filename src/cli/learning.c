@@ -344,15 +344,25 @@ static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
     }
 }
 
+/* Where a generation takes part, or why it does not. */
+static const char *part_of(const rvi_json *g)
+{
+    if (rvi_json_bool(rvi_json_get(g, "erased"), false))
+        return "erased, because something it was trained on was forgotten";
+    if (rvi_json_bool(rvi_json_get(g, "rolled_back"), false))
+        return "out of use, because it was rolled back or something it was trained on taken back";
+    if (!rvi_json_bool(rvi_json_get(g, "active"), false)) return "replaced by a later one";
+    return rvi_json_bool(rvi_json_get(g, "gated"), false)
+               ? "active, where one of its lessons is asked for"
+               : "active, in every answer";
+}
+
 static void print_generations(const rvi_json *list, rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         const rvi_json *g = rvi_json_at(list, i);
-        rvi_buf_printf(
-            out, "generation %-4d %s, %s", (int)rvi_json_int(rvi_json_get(g, "number"), 0),
-            rvi_json_bool(rvi_json_get(g, "active"), false) ? "active" : "not active",
-            rvi_json_bool(rvi_json_get(g, "gated"), false) ? "where one of its lessons is asked for"
-                                                           : "in every answer");
+        rvi_buf_printf(out, "generation %-4d %s", (int)rvi_json_int(rvi_json_get(g, "number"), 0),
+                       part_of(g));
         if (rvi_json_get(g, "steps"))
             rvi_buf_printf(out, "; %d steps of training",
                            (int)rvi_json_int(rvi_json_get(g, "steps"), 0));

@@ -164,7 +164,7 @@ static const struct {
 } words[] = {
     {"kv", {"f32", "f16", "q8", "warm", "tiered"}},
     {"pooling", {"mean", "last", "first"}},
-    {"how", {"average", "quality", "ewc"}},
+    {"how", {"average", "quality"}},
     {"loss", {"dpo", "kto"}},
 };
 

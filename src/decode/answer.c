@@ -265,7 +265,8 @@ rv_status rvi_answer_constrain(rvi_session *s, const rvi_constraint *by, rv_erro
     rvi_answer *a = s->answer;
     if (!a || a->ended || a->out.ids.len || a->bound)
         return rvi_error(err, RV_E_STATE, "the session has no answer that is about to begin");
-    rv_status st = rvi_bound_new(&a->bound, by, s->e->m->hp.n_vocab, a->max_tokens, err);
+    rv_status st =
+        rvi_bound_new(&a->bound, by, s->e->m->hp.n_vocab, a->o.min_tokens, a->max_tokens, err);
     if (!st && s->e->t) { /* a language knows tokens as they are in the middle of a text */
         a->detok.started = true;
         a->detok.to_strip = 0;

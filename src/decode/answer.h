@@ -83,10 +83,10 @@ rv_status rvi_answer_avoid(rvi_session *s, const rvi_avoid *list, size_t n,
 rvi_sampler *rvi_answer_sampler(rvi_session *s);
 /* As for rvi_answer_lock; takes the constraint over, unless it fails. The answer ends once its text
  * is complete and nothing can follow, without an end token, also with ignore_eos; min_tokens does
- * not count where nothing else can come. Forced tokens are not picked, unless a mask, a slot or
- * texts to avoid have a say; their rows go through the next step together, unless logprobs or a
- * capture want the logits of each: that changes no token. Before max_tokens are used up, the last
- * tokens are chosen such that the text ends. */
+ * not count where nothing else can come, or nothing else that would end in time. Forced tokens are
+ * not picked, unless a mask, a slot or texts to avoid have a say; their rows go through the next
+ * step together, unless logprobs or a capture want the logits of each: that changes no token.
+ * Before max_tokens are used up, the last tokens are chosen such that the text ends. */
 rv_status rvi_answer_constrain(rvi_session *s, const rvi_constraint *by,
                                rv_error *err) RVI_MUST_CHECK;
 /* As for rvi_answer_lock: guesses come from this session of a smaller model, which follows the

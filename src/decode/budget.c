@@ -1,6 +1,7 @@
 #include "decode/budget.h"
 
 #include <math.h>
+#include <stddef.h>
 
 #include "base/compat.h"
 
@@ -113,4 +114,13 @@ int rvi_budget_rows(const rvi_budget *b, int least, int most, const rvi_budget_r
             most = mid - 1;
     }
     return least;
+}
+
+int rvi_budget_beside(const rvi_budget *b, int n_answers, int most, double seconds)
+{
+    enum { FEW = 8 };
+    int few = RVI_MIN(n_answers + FEW, most), one = RVI_MIN(n_answers + 1, most);
+    if (rvi_budget_seconds(b, one) <= 0) return one;
+    int least = rvi_budget_rows(b, one, few, NULL, seconds);
+    return rvi_budget_rows(b, least, most, NULL, seconds / 2);
 }

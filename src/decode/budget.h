@@ -31,5 +31,9 @@ double rvi_budget_seconds(const rvi_budget *b, int n_rows);
  * longer. reads NULL: as much as such steps did. */
 int rvi_budget_rows(const rvi_budget *b, int least, int most, const rvi_budget_reads *reads,
                     double seconds);
+/* The rows, no more than `most`, of a step beside which others wait, with a token of each of
+ * n_answers and rows of their prompts: as many as take half of `seconds`; a few, where they take no
+ * more than all of it; one of a prompt in any case. */
+int rvi_budget_beside(const rvi_budget *b, int n_answers, int most, double seconds);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 
-rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, int max_tokens,
-                        rv_error *err)
+rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, int min_tokens,
+                        int max_tokens, rv_error *err)
 {
     enum { SPARE = 32, NEAR = 96 }; /* what must come behind one token is seldom more */
     *out = NULL;
@@ -19,6 +19,7 @@ rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, 
     b->by = *by;
     b->state = by->state;
     b->spare = RVI_MIN(SPARE, max_tokens / 8);
+    b->unused = RVI_MAX(max_tokens - min_tokens, 0);
     b->check_at = max_tokens; /* some take nearly all of them */
     b->near = NEAR;
     *out = b;
@@ -44,7 +45,7 @@ static rv_status check_end(rvi_bound *b, int left, rv_error *err)
     int need = (int)n;
     bool in_time = n && need <= left; /* what is too long now seldom becomes shorter */
     b->check_at = left - RVI_MAX(in_time ? (left - need) / 4 : left / 8, 1);
-    b->ending = !st && in_time && left <= need + need / 4 + b->spare;
+    b->ending = !st && in_time && left <= need + RVI_MIN(need / 4 + b->spare, b->unused);
     if (b->ending) b->n_forced = n;
     return st;
 }

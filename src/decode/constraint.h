@@ -48,14 +48,16 @@ typedef struct rvi_bound {
     size_t n_forced, n_taken;
     bool asked;   /* for the forced tokens of this state */
     bool ending;  /* the forced tokens are its last */
-    int spare;    /* tokens that may be left over when it ends in time, */
+    int unused;   /* tokens that may be left over by min_tokens, */
+    int spare;    /* and by ending in time, */
     int check_at; /* and how many are left when it is to look whether that is now */
     int near;     /* with how many left a token is looked at before it comes */
 } rvi_bound;
 
-/* n_vocab: of the logits; max_tokens: of the answer. Takes the constraint over, unless it fails. */
-rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, int max_tokens,
-                        rv_error *err) RVI_MUST_CHECK;
+/* n_vocab: of the logits; min_tokens, max_tokens: of the answer. Takes the constraint over, unless
+ * it fails. */
+rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, int min_tokens,
+                        int max_tokens, rv_error *err) RVI_MUST_CHECK;
 void rvi_bound_free(rvi_bound *b); /* accepts NULL */
 
 /* The token that must come next, be it that the answer would not end in time otherwise; -1: there

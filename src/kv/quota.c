@@ -3,10 +3,9 @@
 #include "base/os.h"
 
 rv_status rvi_quota_init(rvi_quota *q, const rvi_backend_memory *counted,
-                         const atomic_size_t *adapters, const rvi_backend_memory *jobs,
-                         rv_error *err)
+                         const atomic_size_t *adapters, rv_error *err)
 {
-    *q = (rvi_quota){.counted = counted, .adapters = adapters, .jobs = jobs};
+    *q = (rvi_quota){.counted = counted, .adapters = adapters};
     return rvi_lock_new(&q->lock, err);
 }
 
@@ -45,6 +44,12 @@ void rvi_quota_leave(rvi_quota *q, rvi_quota_member *m)
 
 /* ---- what is used; the lock is held ---- */
 
+/* What a job has, or may have at any time. */
+static uint64_t held_by(const rvi_quota_job *j)
+{
+    return RVI_MAX((uint64_t)rvi_backend_memory_sum(&j->memory), j->promised);
+}
+
 static uint64_t used(const rvi_quota *q, rvi_quota_class class)
 {
     uint64_t floats = atomic_load(&q->counted->weights), adapters = atomic_load(q->adapters);
@@ -52,8 +57,8 @@ static uint64_t used(const rvi_quota *q, rvi_quota_class class)
     if (class == RVI_QUOTA_WEIGHTS) n += floats > adapters ? floats - adapters : 0;
     if (class == RVI_QUOTA_ADAPTERS) n += adapters;
     if (class == RVI_QUOTA_SCRATCH) {
-        uint64_t jobs = rvi_backend_memory_sum(q->jobs);
-        n += atomic_load(&q->counted->scratch) + RVI_MAX(jobs, q->promised);
+        n += atomic_load(&q->counted->scratch);
+        for (const rvi_quota_job *j = q->jobs; j; j = j->next) n += held_by(j);
     }
     return n;
 }
@@ -171,22 +176,50 @@ rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, c
     return RV_OK;
 }
 
-rv_status rvi_quota_begin_job(rvi_quota *q, uint64_t bytes, const char *what, rv_error *err)
+/* What jobs may still take beside what was promised to them. */
+static uint64_t spare_of_jobs(const rvi_quota *q)
+{
+    uint64_t n = 0;
+    for (const rvi_quota_job *j = q->jobs; j; j = j->next) {
+        uint64_t most = j->promised + atomic_load(&j->memory.spare), held = held_by(j);
+        n += most > held ? most - held : 0;
+    }
+    return n;
+}
+
+rv_status rvi_quota_begin_job(rvi_quota *q, rvi_quota_job *j, uint64_t bytes, const char *what,
+                              rv_error *err)
 {
     rv_status st = rvi_quota_await(q, RVI_QUOTA_SCRATCH, bytes, what, err);
     if (st) return st;
     rvi_lock_take(q->lock);
+    uint64_t left = room(q, RVI_QUOTA_SCRATCH), others = spare_of_jobs(q);
+    if (left < UINT64_MAX)
+        atomic_store(&j->memory.spare, (size_t)((left - RVI_MIN(others, left)) / 2) + 1);
     q->taken[RVI_QUOTA_SCRATCH] -= bytes;
-    q->promised += bytes;
+    j->promised = bytes;
+    j->next = q->jobs;
+    q->jobs = j;
     rvi_lock_give(q->lock);
     return RV_OK;
 }
 
-void rvi_quota_end_job(rvi_quota *q, uint64_t bytes)
+void rvi_quota_end_job(rvi_quota *q, rvi_quota_job *j)
 {
     rvi_lock_take(q->lock);
-    q->promised -= RVI_MIN(bytes, q->promised);
+    rvi_quota_job **at = &q->jobs;
+    while (*at && *at != j) at = &(*at)->next;
+    if (*at) *at = j->next;
     rvi_lock_give(q->lock);
+}
+
+uint64_t rvi_quota_in_jobs(const rvi_quota *q)
+{
+    uint64_t n = 0;
+    rvi_lock_take(q->lock);
+    for (const rvi_quota_job *j = q->jobs; j; j = j->next) n += rvi_backend_memory_sum(&j->memory);
+    rvi_lock_give(q->lock);
+    return n;
 }
 
 void rvi_quota_read(rvi_quota *q, rvi_quota_use *out)

@@ -37,22 +37,27 @@ typedef struct rvi_quota_member {
     void *ctx;
 } rvi_quota_member;
 
+/* What a learner computes in the background. Its storage, from its beginning to its end. */
+typedef struct rvi_quota_job {
+    struct rvi_quota_job *next;
+    rvi_backend_memory memory; /* of its backend, all of which is scratch */
+    uint64_t promised;         /* to it; what it has taken is part of that */
+} rvi_quota_job;
+
 typedef struct rvi_quota {
     rvi_lock *lock; /* of everything below */
     const rvi_backend_memory *counted;
-    const atomic_size_t *adapters;  /* part of the weights that are counted */
-    const rvi_backend_memory *jobs; /* what learners compute with in the background: scratch */
-    uint64_t promised;              /* to jobs that run; what they have taken is part of it */
+    const atomic_size_t *adapters; /* part of the weights that are counted */
     rvi_quota_limits limits;
     uint64_t taken[RVI_QUOTA_CLASSES]; /* pages; of other classes what is not counted yet */
     uint64_t n_asked, n_refused;
     rvi_quota_member *members;
+    rvi_quota_job *jobs;
 } rvi_quota;
 
 /* {0} may be deinitialised. */
 rv_status rvi_quota_init(rvi_quota *q, const rvi_backend_memory *counted,
-                         const atomic_size_t *adapters, const rvi_backend_memory *jobs,
-                         rv_error *err) RVI_MUST_CHECK;
+                         const atomic_size_t *adapters, rv_error *err) RVI_MUST_CHECK;
 void rvi_quota_deinit(rvi_quota *q);
 /* Where more is used already, asks for what is kept of that. */
 void rvi_quota_limit(rvi_quota *q, const rvi_quota_limits *limits);
@@ -74,10 +79,13 @@ uint64_t rvi_quota_ask(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
 rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, const char *what,
                           rv_error *err) RVI_MUST_CHECK;
 
-/* A job has room for so many bytes until it ends: others make way for it as for what is loaded. */
-rv_status rvi_quota_begin_job(rvi_quota *q, uint64_t bytes, const char *what,
+/* A job, {0}, has room for so many bytes until it ends: others make way for it as for what is
+ * loaded. What it may take beside (memory.spare) is half of what nobody else may take. */
+rv_status rvi_quota_begin_job(rvi_quota *q, rvi_quota_job *j, uint64_t bytes, const char *what,
                               rv_error *err) RVI_MUST_CHECK;
-void rvi_quota_end_job(rvi_quota *q, uint64_t bytes);
+void rvi_quota_end_job(rvi_quota *q, rvi_quota_job *j); /* one that did not begin is ignored */
+/* What jobs have taken, all together. */
+uint64_t rvi_quota_in_jobs(const rvi_quota *q);
 
 typedef struct rvi_quota_use {
     uint64_t used[RVI_QUOTA_CLASSES], kept[RVI_QUOTA_CLASSES]; /* kept: could be given up */

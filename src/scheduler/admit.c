@@ -53,29 +53,47 @@ static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_
     return len;
 }
 
+/* Will the job write to a page that others hold too, as choices do that the last page of the prompt
+ * is shared with? It takes another one then, and while it copies both are there. */
+static bool will_copy(const rvi_scheduler *s, const rvi_job *j)
+{
+    const rvi_seq *own = &j->s->seq;
+    int at = own->len / RVI_PAGE_TOKENS;
+    if (j->r->n_jobs > 1 && !j->r->is_read) return true;
+    return at < own->n_pages && rvi_pages_refs(s->e->pool, own->pages[at]) > 1;
+}
+
 /* Pages that those who run may still take. */
 static int64_t growth(const rvi_scheduler *s)
 {
     int64_t n = 0;
     for (const rvi_job *j = s->running; j; j = j->next)
-        n += rvi_pages_for(rvi_job_total(j)) - j->s->seq.n_pages;
+        n += rvi_pages_for(rvi_job_total(j)) - j->s->seq.n_pages + will_copy(s, j);
     return n;
 }
 
 /* Is there room for the job, of whose tokens n_known are in s->pages? What others that run hold too
- * needs no room of its own. Who was preempted comes back when it can stay. */
-static bool fits(const rvi_scheduler *s, const rvi_job *j, int n_known)
+ * needs no room of its own. Who was preempted comes back when it can stay. later: who was first and
+ * will need room too; or NULL */
+static bool fits(const rvi_scheduler *s, const rvi_job *j, int n_known, const rvi_job *later)
 {
     if (!s->n_running) return true;
     const rvi_pages *pool = s->e->pool;
     int total = rvi_pages_total(pool), need = rvi_pages_for(rvi_job_total(j));
     int now = rvi_pages_for(j->s ? (int)j->s->past.len : j->r->n_ids);
+    if (later) {
+        need += rvi_pages_for(rvi_job_total(later));
+        now += rvi_pages_for(later->r->n_ids);
+    }
     int held = rvi_pages_in_use(pool) - rvi_pages_idle(pool);
     for (int i = 0; i < n_known / RVI_PAGE_TOKENS; i++) {
         if (rvi_pages_refs(pool, s->pages[i]) < 2) continue; /* the tree's alone */
         need--;
         now--;
     }
+    /* a page that is known in part is held until it has been copied, and so is the last one of a
+     * prompt that choices share */
+    need += n_known % RVI_PAGE_TOKENS > 0 || (j->r->n_jobs > 1 && !j->r->is_read);
     double room = total * (j->n_preempted ? 1 : s->o.overcommit);
     return held + now + 1 <= total && (double)(held + growth(s) + need) <= room;
 }
@@ -132,8 +150,8 @@ static bool prepare(rvi_job *j, double end)
 
 typedef enum admission { NO_ROOM, LATER, ADMITTED } admission;
 
-/* end: until when its beginning may be prepared in this step. */
-static admission admit(rvi_scheduler *s, rvi_job *j, double end)
+/* end: until when its beginning may be prepared in this step. later: whom it passes, or NULL */
+static admission admit(rvi_scheduler *s, rvi_job *j, double end, const rvi_job *later)
 {
     rvi_order *r = j->r;
     int n_known = 0, n_dropped;
@@ -142,10 +160,10 @@ static admission admit(rvi_scheduler *s, rvi_job *j, double end)
         n_known = j->s ? look_up(s, &space, j->s->past.data, (int)j->s->past.len, &n_dropped)
                        : look_up(s, &space, r->ids, r->n_ids, &n_dropped);
     }
-    if (!fits(s, j, n_known)) {
-        if (!rvi_share_is_short(s)) return NO_ROOM;
+    if (!fits(s, j, n_known, later)) {
+        if (later || !rvi_share_is_short(s)) return NO_ROOM;
         rvi_share_ask(s, rvi_pages_for(rvi_job_total(j)), true);
-        if (!fits(s, j, n_known)) return NO_ROOM;
+        if (!fits(s, j, n_known, NULL)) return NO_ROOM;
     }
     if (!prepare(j, end)) return LATER;
     rv_error why = {0};
@@ -162,10 +180,23 @@ static admission admit(rvi_scheduler *s, rvi_job *j, double end)
     return ADMITTED;
 }
 
+/* Does its beginning take next to no time? */
+static bool is_quick(const rvi_job *j)
+{
+    return (j->s || !j->r->hooks.prepare) && !j->spilled.n_pages && !j->r->kept;
+}
+
+/* The tenant's first, but for `later`, which quick ones alone may pass; NULL: none. */
+static rvi_job *first_of(const rvi_tenant *x, const rvi_job *later)
+{
+    rvi_job *j = (rvi_job *)x->first;
+    if (j && j == later) j = (rvi_job *)j->waiting.next;
+    return j && later && !is_quick(j) ? NULL : j;
+}
+
 static bool has_waiting(void *ctx, const rvi_tenant *x)
 {
-    (void)ctx;
-    return x->first != NULL;
+    return first_of(x, ctx) != NULL;
 }
 
 static void reject(rvi_scheduler *s, rvi_job *j)
@@ -186,21 +217,29 @@ static bool any_streams(const rvi_scheduler *s)
 }
 
 /* What a learner decides at the beginning of an answer, and pages that are read from disk, take
- * milliseconds: while somebody listens, that is spread over steps, a pass at a time. */
+ * milliseconds: while somebody listens, that is spread over steps, a pass at a time. Meanwhile
+ * those that need nothing of the kind may pass, if there is a place and room for both; the one that
+ * is passed goes on in the next step as if it had not been. */
 void rvi_admit_waiting(rvi_scheduler *s)
 {
     const double part = 0.1; /* of the time between two tokens */
     double end = any_streams(s) ? rvi_os_seconds() + part * s->o.token_seconds : INFINITY;
-    for (int n = 0; s->n_running < s->o.max_running; n++) {
-        if (n && rvi_os_seconds() > end) return;
-        rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, NULL);
-        rvi_job *j = x ? (rvi_job *)x->first : NULL;
-        if (!j) return;
-        admission got = admit(s, j, end);
+    rvi_job *later = NULL;
+    for (int n = 0; s->n_running + (later != NULL) < s->o.max_running; n++) {
+        if (n && !later && rvi_os_seconds() > end) return;
+        rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, later);
+        rvi_job *j = x ? first_of(x, later) : NULL;
+        if (!j) break;
+        admission got = admit(s, j, end, later);
         if (got == ADMITTED) continue;
-        if (got == LATER || s->o.pressure != RV_PRESSURE_REJECT || j->s) return;
+        if (got == LATER) {
+            later = j;
+            continue;
+        }
+        if (later || s->o.pressure != RV_PRESSURE_REJECT || j->s) break;
         reject(s, j);
     }
+    if (later) s->tenants.turn = later->r->of;
 }
 
 /* ---- too few pages ---- */

@@ -2,25 +2,50 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/compat.h"
 
 /* The time between two tokens may grow to half as much again; measurements scatter, so a little
  * less is planned. Where more wait than that, their part of the time is their part of all. */
-#define STRETCH   0.45
-#define NEW_SHARE (1.0 / 4)
-#define EACH      2.2 /* and where there are many rows, each as dearly as so many of a few */
-#define MOST_NEW  2   /* times the average that one measurement counts for at most */
-#define MOST      4.0 /* times what the tokens take that a step may, if it reads; */
+#define STRETCH     0.45
+#define NEW_SHARE   (1.0 / 4)
+#define TRIED_SHARE (1.0 / 2) /* of what is measured seldom */
+#define EACH        2.2 /* and where there are many rows, each as dearly as so many of a few */
+#define NEARLY      1.4 /* times what fits, which it may become */
+#define MOST_NEW    2   /* times the average that one measurement counts for at most */
+#define MOST        4.0 /* times what the tokens take that a step may, if it reads; */
 
 enum {
-    BETWEEN = 3,    /* steps of tokens alone for each stream, before rows come many at a time */
-    ROW = 2000,     /* a row costs what reading so many tokens does, besides those it reads; */
-    FIRST = 6,      /* the first row of a prompt reads its tokens as dearly as so many more do, */
-    FIRST_ROWS = 4, /* while nothing is known of their cost */
-    MANY = 8,       /* rows that come at a time at least, so that the prompt ends */
-    OFTEN = 32      /* one step in so many is measured: texts grow, and so do other programs */
+    BETWEEN = 3,      /* steps of tokens alone for each stream, before rows come many at a time */
+    ROW = 2000,       /* a row costs what reading so many tokens does, besides those it reads; */
+    SLOW_ROW = 10000, /* and a row of a model whose rows are dear */
+    FIRST_ROWS = 4,   /* while nothing is known of their cost */
+    MANY = 8,         /* rows that come at a time at least, so that the prompt ends */
+    OFTEN = 32,       /* one step in so many is measured: texts grow, and so do other programs, */
+    TRIED = 48,       /* and one in so many takes more rows, which may have become cheap enough */
+    TOGETHER = 16     /* rows that matrix units take at once: 16 may cost less than 14 */
 };
+
+/* Rows that a step may have of long prompts, in two ways: a few, or so many that all its rows, the
+ * tokens among them, are whole groups of TOGETHER. */
+static const int few[] = {1, 2, 3, 4, 6, 8, 12}, groups[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+enum { N_FEW = RVI_COUNT(few), N_WAYS = N_FEW + RVI_COUNT(groups) };
+_Static_assert((int)N_WAYS == (int)RVI_PACE_WAYS, "a place for what each costs");
+
+/* 0 or less: it has no such way, for the tokens are more. */
+static int rows_of(int way, int n_tokens)
+{
+    return way < N_FEW ? few[way] : groups[way - N_FEW] * TOGETHER - n_tokens;
+}
+
+/* The way that fills the group in which the tokens end; with many tokens the widest of all. */
+static int first_fill(int n_tokens)
+{
+    int way = N_FEW;
+    while (way < N_WAYS - 1 && rows_of(way, n_tokens) < 1) way++;
+    return way;
+}
 
 /* With half as many streams, or a quarter more, a step takes another time. */
 static bool is_like(const rvi_pace *p, int n_tokens)
@@ -28,27 +53,86 @@ static bool is_like(const rvi_pace *p, int n_tokens)
     return n_tokens * 2 > p->n_tokens && n_tokens * 4 <= p->n_tokens * 5;
 }
 
-static void follow(double *average, double seconds)
+static void follow(double *average, double now, double share)
 {
     if (*average <= 0)
-        *average = seconds;
+        *average = now;
     else
-        *average += NEW_SHARE * (RVI_MIN(seconds, MOST_NEW * *average) - *average);
+        *average += share * (RVI_MIN(now, MOST_NEW * *average) - *average);
 }
 
-/* What n rows of the prompts cost, in tokens that are read. */
+/* What n rows of the prompts cost, in tokens that are read. How much dearer a row becomes with what
+ * lies before it differs between models: less than it is in most is assumed, for rows that are
+ * given are measured, and those that were given up for their cost are not. */
 static double cost(const rvi_pace *p, double n)
 {
-    return n * ROW + RVI_MAX(n + FIRST * RVI_MIN(n, p->n_long), EACH * n) * p->depth;
+    return n * (SLOW_ROW + p->depth);
 }
 
-static double rows_in(const rvi_pace *p, double seconds)
+/* By which part of `plain` so many rows are thought to make a step longer: by what steps with as
+ * many did, or with the next number below or above that was measured. */
+static double stretch(const rvi_pace *p, int way, int n_tokens)
 {
-    double units = seconds / p->unit;
-    double rows = RVI_MIN((units - FIRST * p->n_long * p->depth) / (ROW + p->depth),
-                          units / (ROW + EACH * p->depth));
-    /* too few for all of them: of as many prompts as there are rows */
-    return rows >= p->n_long ? rows : units / cost(p, 1);
+    int n = rows_of(way, n_tokens), below = 0, above = INT_MAX;
+    double unit = p->unit[way], unit_above = 0;
+    for (int w = 0; w < N_WAYS && p->unit[way] <= 0; w++) {
+        int other = rows_of(w, n_tokens);
+        if (p->unit[w] <= 0) continue;
+        if (other < 1) continue;
+        if (other <= n && other > below) {
+            below = other;
+            unit = p->unit[w];
+        } else if (other > n && other < above) {
+            above = other;
+            unit_above = p->unit[w];
+        }
+    }
+    return (unit > 0 ? unit : unit_above) * cost(p, n);
+}
+
+/* The most rows that make the step longer by no more than a part; the next number above, if it was
+ * never measured and may not either. -1: not even one row fits. */
+static int widest(const rvi_pace *p, int n_tokens, int most, double part)
+{
+    int best = -1, next = -1;
+    for (int w = 0; w < N_WAYS; w++) {
+        int n = rows_of(w, n_tokens);
+        if (n < 1 || n > most || stretch(p, w, n_tokens) > part) continue;
+        if (p->unit[w] > 0 && (best < 0 || n >= rows_of(best, n_tokens))) best = w;
+    }
+    int least = best < 0 ? 0 : rows_of(best, n_tokens);
+    for (int w = 0; w < N_WAYS; w++) {
+        int n = rows_of(w, n_tokens);
+        if (n <= least || n > most || p->unit[w] > 0 || stretch(p, w, n_tokens) > part) continue;
+        if (next < 0 || n <= rows_of(next, n_tokens)) next = w;
+    }
+    return next < 0 ? best : next;
+}
+
+/* More rows than `way` has: in turn the most that nearly fit, and one of the next three numbers
+ * above unless that was too dear by far. */
+static int try_more(rvi_pace *p, int way, int n_tokens, int most, double part)
+{
+    const double far = 3;
+    int n = rows_of(way, n_tokens), found = way;
+    unsigned turn = p->n_trials++;
+    if (turn % 2) {
+        int wide = widest(p, n_tokens, most, NEARLY * part);
+        if (wide >= 0 && rows_of(wide, n_tokens) > n) return wide;
+    }
+    for (unsigned skip = 1 + turn / 2 % 3; skip > 0; skip--) {
+        int next = INT_MAX;
+        for (int w = 0; w < N_WAYS; w++) {
+            int rows = rows_of(w, n_tokens);
+            if (rows <= n || rows > next || rows > most) continue;
+            if (p->unit[w] > 0 && stretch(p, w, n_tokens) > far * part) continue;
+            next = rows;
+            found = w;
+        }
+        if (next == INT_MAX) break;
+        n = next;
+    }
+    return found;
 }
 
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
@@ -56,13 +140,19 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
     p->n_since += p->n_since < OFTEN;
     if (n_tokens < 1) return;
     seconds = RVI_MAX(seconds, 1e-6); /* a clock may stand still */
-    if (p->n_given > 0) p->n_plain = 0;
-    if (p->n_given > 0 && p->alone)
-        follow(&p->unit, RVI_MAX(seconds - p->plain, 0.05 * p->plain) / cost(p, p->n_given));
+    if (p->n_given > 0 && seconds > (1 + STRETCH) * p->plain)
+        p->n_plain = 0;
+    else
+        p->n_plain += p->n_plain < INT_MAX;
+    if (p->n_given > 0 && p->alone && p->plain > 0 && p->n_given == p->n_planned)
+        follow(&p->unit[p->way], RVI_MAX(seconds / p->plain - 1, 0.02) / cost(p, p->n_given),
+               p->n_like ? NEW_SHARE : TRIED_SHARE);
     if (n_rows > n_tokens) return;
-    if (!is_like(p, n_tokens)) p->plain = 0;
-    follow(&p->plain, seconds);
-    p->n_plain += p->n_plain < INT_MAX;
+    if (!is_like(p, n_tokens)) {
+        p->plain = 0;
+        memset(p->unit, 0, sizeof p->unit);
+    }
+    follow(&p->plain, seconds, NEW_SHARE);
     p->n_tokens = n_tokens;
     p->n_since = 0;
 }
@@ -94,24 +184,58 @@ int rvi_pace_share(const rvi_pace *p, int n_others, double n_rows, double most)
     return (int)(RVI_MIN(n_rows, most * part) * p->n_long / n_others / dearer);
 }
 
-int rvi_pace_rows(rvi_pace *p, int n_tokens, int max_rows, double target)
+/* Beside streams that one row would already hold up: none in most steps, then as many as fit into
+ * `room`, or MANY; now and then so few that they may fit again. */
+static int seldom_way(rvi_pace *p, int n_tokens, int most, double part, double room)
+{
+    enum { LOOK = 4 };
+    if ((int64_t)p->n_plain * p->n_long < BETWEEN * n_tokens) return -1;
+    if (p->n_trials++ % LOOK == LOOK - 1) {
+        p->n_like = 0;
+        return RVI_MAX(widest(p, n_tokens, most, NEARLY * part), 0);
+    }
+    int way = widest(p, n_tokens, most, room), many = 0;
+    while (few[many] < MANY) many++;
+    return way < many && few[many] <= most ? many : RVI_MAX(way, 0);
+}
+
+static int choose_way(rvi_pace *p, int n_tokens, int most, double part, double room)
 {
     const double sure = 0.8; /* measurements scatter: what was too dear must be clearly cheaper */
+    bool known = false;
+    for (int w = 0; w < N_WAYS; w++) known = known || p->unit[w] > 0;
+    if (!known) {
+        int first = 0;
+        while (few[first] < FIRST_ROWS && few[first + 1] <= most) first++;
+        return first;
+    }
+    p->seldom = stretch(p, 0, n_tokens) > part * (p->seldom ? sure : 1);
+    int way = widest(p, n_tokens, most, RVI_MIN(part, room));
+    if (p->seldom && way < 0) return seldom_way(p, n_tokens, most, part, room);
+    p->seldom = false;
+    way = RVI_MAX(way, 0); /* one at least, also where the streams alone come near the target */
+    int fill = first_fill(n_tokens), n = rows_of(fill, n_tokens);
+    if (p->unit[fill] <= 0 && n > 0 && n <= most) return fill; /* that may be cheap */
+    if (++p->n_like < TRIED) return way;
+    p->n_like = 0;
+    return try_more(p, way, n_tokens, most, part);
+}
+
+int rvi_pace_rows(rvi_pace *p, int n_tokens, int max_rows, double target)
+{
+    int most = max_rows - n_tokens;
+    p->n_planned = 0;
     if (p->plain <= 0 || p->n_since >= OFTEN - 1 || !is_like(p, n_tokens)) {
         /* where the number of streams changes with every step, none is like the one before */
         if (++p->n_unsure <= OFTEN) return 0;
         p->n_unsure = 0;
-        return RVI_MIN(MANY, max_rows - n_tokens);
+        return RVI_MIN(MANY, most);
     }
     p->n_unsure = 0;
-    double part = p->plain * RVI_MAX(STRETCH, (double)p->n_long / n_tokens);
-    double room = p->plain < target ? target - p->plain : part, rows = FIRST_ROWS;
-    if (p->unit > 0) rows = rows_in(p, RVI_MIN(part, room));
-    p->seldom = p->unit * cost(p, 1) > part * (p->seldom ? sure : 1);
-    if (p->seldom) {
-        if ((int64_t)p->n_plain * p->n_long < BETWEEN * n_tokens) return 0;
-        rows = RVI_MAX(rows_in(p, room), MANY);
-    }
-    /* one at least, also where the streams alone come near the target */
-    return (int)RVI_MIN(RVI_MAX(rows, 1), max_rows - n_tokens);
+    if (most < 1) return 0;
+    double part = RVI_MAX(STRETCH, (double)p->n_long / n_tokens);
+    double room = p->plain < target ? target / p->plain - 1 : part;
+    p->way = choose_way(p, n_tokens, most, part, room);
+    if (p->way >= 0) p->n_planned = rows_of(p->way, n_tokens);
+    return p->n_planned;
 }

@@ -8,20 +8,29 @@
 
 #include <stdbool.h>
 
+enum { RVI_PACE_WAYS = 17 };
+
 /* {0} knows nothing. */
 typedef struct rvi_pace {
-    double plain;  /* seconds, a moving average, of steps of tokens alone; 0: there was none */
-    double unit;   /* seconds, the same, for a token that rows of long prompts read; 0: not known */
-    int n_plain;   /* steps of tokens alone since the last with rows of prompts */
+    double plain; /* seconds, a moving average, of steps of tokens alone; 0: there was none */
+    /* By how much longer than `plain`, as a part of it, steps with rows of long prompts take, for a
+     * token that these read: the same, for each number of rows that a step may have; 0: not known.
+     * Rows cost by no means the same each: matrix units take some at once. */
+    double unit[RVI_PACE_WAYS];
+    int n_plain;   /* steps since the last that rows of long prompts made too long */
     int n_tokens;  /* that the last step of tokens alone had, */
     int n_since;   /* and steps since then */
     int n_unsure;  /* steps in a row in which long prompts had nothing for lack of a measurement */
     int n_long;    /* prompts of the step that is planned, */
     double depth;  /* and tokens before each of them */
     int n_given;   /* rows that they have in it */
-    unsigned turn; /* of which prompt it is to have one row more than others */
-    bool seldom;   /* not even one row fits into every step */
-    bool alone;    /* in that step nobody reads but long prompts, at this pace */
+    int n_planned; /* and were to have, */
+    int way;       /* which is that of the numbers of rows; -1: none */
+    int n_like;    /* steps since more rows than fit were last tried, */
+    unsigned n_trials; /* and how often that was */
+    unsigned turn;     /* of which prompt it is to have one row more than others */
+    bool seldom;       /* not even one row fits into every step */
+    bool alone;        /* in that step nobody reads but long prompts, at this pace */
 } rvi_pace;
 
 /* A step of n_rows, n_tokens of them of streams and n_given of long prompts, took so long. */

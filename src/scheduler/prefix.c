@@ -185,14 +185,24 @@ static void replace_page(rvi_prefix *p, node *x, int32_t page)
     x->page = page;
 }
 
+/* Of two whole pages with the same tokens, is the new one to be kept? It is, where it has forms
+ * that the other has lost; and where nobody holds the other, which could not be given up as long as
+ * there are pages behind it that somebody holds. */
+static bool is_better(const rvi_prefix *p, int32_t page, int32_t kept)
+{
+    if (rvi_pages_is_finer(p->pool, page, kept)) return true;
+    return rvi_pages_refs(p->pool, kept) == 1 && !rvi_pages_is_finer(p->pool, kept, page);
+}
+
 /* The node of this page of a text below x. NULL: there is no memory, or what is kept already goes
- * further than a last page that is not full. A page that has lost forms is replaced by one that has
- * them. */
+ * further than a last page that is not full. */
 static node *keep_page(rvi_prefix *p, node *x, const int32_t *tokens, int n, int32_t page)
 {
     int shared;
     node *near = nearest(x, tokens, n, &shared);
-    if (near && shared == n && near->n == n && rvi_pages_is_finer(p->pool, page, near->page))
+    if (near && shared == n && near->n == n && page != near->page &&
+        (n == RVI_PAGE_TOKENS ? is_better(p, page, near->page)
+                              : rvi_pages_is_finer(p->pool, page, near->page)))
         replace_page(p, near, page);
     if (near && shared == n) return near->n == n ? near : NULL;
     if (!near || shared < near->n) return add_child(p, x, tokens, n, page);

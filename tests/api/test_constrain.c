@@ -315,6 +315,31 @@ static void nothing_is_begun_too_late(void **state)
     rv_grammar_free(&g);
 }
 
+/* Of tokens that are at hand for its end, it spares none that min_tokens asks for. */
+static void no_end_comes_before_min_tokens(void **state)
+{
+    static const int least[] = {0, 110, 118, 120, 1000};
+    (void)state;
+    int32_t *a;
+    size_t n;
+    rv_grammar *g = grammar(o.m, RV_GRAMMAR_REGEX, "a*;");
+    assert_ok(rv_tokenize(o.m, "xa", 2, 0, &a, &n, err));
+    rv_logit_bias always = {a[n - 1], 1000};
+    rv_sampling how = {.size = sizeof how, .greedy = 1, .logit_bias = &always, .n_logit_bias = 1};
+    for (size_t i = 0; i < RVI_COUNT(least); i++) {
+        rv_generate_options go = under(g, &how);
+        go.min_tokens = least[i];
+        rv_answer *said = answer(o.s, &go);
+        assert_int_equal(said->finish, RV_FINISH_EOS);
+        assert_int_equal(said->text[said->text_len - 1], ';');
+        assert_true(said->n_ids <= 120 && said->n_ids >= (size_t)RVI_MIN(least[i], 120));
+        assert_true(least[i] || said->n_ids < 110); /* it ends early enough by itself */
+        rv_free(said);
+    }
+    rv_free(a);
+    rv_grammar_free(&g);
+}
+
 static int only_one(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
 {
     (void)ids, (void)n_ids;
@@ -418,6 +443,7 @@ int main(void)
         cmocka_unit_test(a_cut_answer_goes_on_in_a_fork),
         cmocka_unit_test(texts_end_in_time),
         cmocka_unit_test(nothing_is_begun_too_late),
+        cmocka_unit_test(no_end_comes_before_min_tokens),
         cmocka_unit_test(stop_strings_and_masks_count_too),
         cmocka_unit_test(choices_of_a_request_are_as_alone),
         cmocka_unit_test(other_models_and_states_are_refused),

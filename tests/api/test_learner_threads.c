@@ -2,6 +2,7 @@
  * What is learned means nothing there; that the same comes out as in the foreground, that answers
  * do not change meanwhile and that no call fails because of the thread does. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -558,6 +559,20 @@ static rv_memory memory_of(const house *h)
     return m;
 }
 
+/* A member of the budget that keeps nothing, and sees by which threads it is asked. */
+typedef struct asked_member {
+    rvi_quota_member m;
+    atomic_int n, n_idle;
+} asked_member;
+
+static uint64_t note_asker(void *ctx, uint64_t bytes)
+{
+    asked_member *a = ctx;
+    if (bytes) atomic_fetch_add(&a->n, 1);
+    if (bytes && sched_getscheduler(0) == SCHED_IDLE) atomic_fetch_add(&a->n_idle, 1);
+    return 0;
+}
+
 /* What training takes has a class of its own, is part of the budget, and is gone afterwards. Where
  * there is no room for it, it waits. */
 static void training_has_its_memory(void **ctx)
@@ -569,11 +584,20 @@ static void training_has_its_memory(void **ctx)
     rv_memory m = memory_of(h);
     rv_budget_use use = {.size = sizeof use};
     rv_budget tight = {.size = sizeof tight, .bytes = m.weights + m.scratch + m.adapters + 100000};
+    asked_member member = {.m = {.class = RVI_QUOTA_KV, .give = note_asker, .ctx = &member}};
     assert_int_equal(m.training, 0);
+    rvi_quota_join(&h->o.rt->quota, &member.m);
     assert_ok(rv_runtime_set_budget(h->o.rt, &tight, err));
+    l->bg.brisk = false;
     assert_ok(rv_learner_start(l, err));
     correct(l, "What is Zorkin's favourite colour?", "blue");
     while (!look(l).trouble) rvi_thread_sleep(0.03);
+    rv_learner_pause(l);
+    rvi_quota_leave(&h->o.rt->quota, &member.m);
+    assert_true(atomic_load(&member.n) > 0);          /* the budget's lock is held meanwhile, */
+    assert_int_equal(atomic_load(&member.n_idle), 0); /* so not by a thread that may not run soon */
+    l->bg.brisk = true;
+    assert_ok(rv_learner_start(l, err));
     assert_int_equal(look(l).generations, 0);
     assert_int_equal(memory_of(h).training, 0);
     tight.bytes = UINT64_C(1) << 40; /* enough */

@@ -31,7 +31,7 @@ check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep 
 check "no action" 2 - "an action is needed" "$rv" learn
 check "an unknown action" 2 - "unknown action 'dance'" "$rv" learn dance
 check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
-check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" \
+check "an unknown way to merge" 2 - "must be average or quality (got 'best')" \
     "$rv" learn merge 1 2 --how best
 check "a name that is a path" 2 - "--adapter must be .*(got '../x')" \
     "$rv" teach $spm -q x -a y --adapter ../x
@@ -306,6 +306,8 @@ check "training ends with what it saw" 0 "^asked again: $known$" "" \
 "$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
 check "an undone lesson in an adapter" 0 "^Adapters that were trained on 1 of 1 are erased" - \
     "$rv" learn forget smith -m $spm --adapter trained
+check "status says what became of it" 0 "^generation 1 .*erased, because" - \
+    "$rv" learn status -m $spm --adapter trained
 check "merging what is not there" 1 - "there is no generation 7" "$rv" learn merge 7 8 -m $spm
 check "merging one with itself" 1 - "two different generations" "$rv" learn merge 1 1 -m $spm
 

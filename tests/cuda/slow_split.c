@@ -398,7 +398,7 @@ static rv_runtime *fake_runtime(void)
     rvi_quota_deinit(&rt->quota);
     rt->be->ops->free(rt->be);
     assert_ok(open_fake(&rt->be, true, &rt->log, err));
-    assert_ok(rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, &rt->jobs, err));
+    assert_ok(rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err));
     return rt;
 }
 

@@ -1,5 +1,5 @@
 /* Any change to what a learner finds on the disk: the feedback log, the rows of its store (what is
- * made once for the model, what is absorbed, scores, how lessons read), snapshots (the shared
+ * made once for the model, scores, how lessons read), snapshots (the shared
  * adapter, a deep run that was stopped) and the files of generations. A learner of a tiny model is
  * taught a little, once; an input is a list of edits of the state it leaves, and a learner opened
  * on that must either say why it cannot, or work, and be opened again. Checksums are made right
@@ -24,8 +24,8 @@ enum { MAX_ITEMS = 256, MAX_ITEM = 1 << 19, N_TOKENS = 4 };
 
 static const char model_path[] = "tests/gguf/llama.gguf";
 static const int32_t prompt[] = {5, 9, 17, 33, 6, 40};
-static const char *const tables[] = {"feedback.head", "model",        "absorbed",
-                                     "instant",       "gist.spelled", "reading.spelled"};
+static const char *const tables[] = {"feedback.head", "model", "instant", "gist.spelled",
+                                     "reading.spelled"};
 
 /* ---- the state, as items ---- */
 

@@ -93,7 +93,7 @@ static inline const char *slot_of(rvi_learner *l, const char *question)
     rvi_plan plan;
     assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
     rvi_learner_release(l, plan.adapters);
-    return plan.asked && !rvi_learner_is_trained(l, plan.asked) ? plan.asked->answer : "";
+    return plan.asked ? plan.asked->answer : "";
 }
 
 typedef struct digest {

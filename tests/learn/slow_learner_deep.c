@@ -63,7 +63,7 @@ static void deep_runs_look_again(void **state)
         assert_int_equal(kind->is_current(&j, l), !taken_back);
         assert_ok(kind->publish(&j, l, err));
         assert_int_equal(j.published, !taken_back);
-        kind->drop(&j, l);
+        rvi_job_drop(&j, l);
         assert_int_equal(l->generations.n, !taken_back);
         assert_int_equal(rvi_learner_pairs_waiting(l), taken_back ? 4 : 1);
     }
@@ -150,26 +150,25 @@ static digest finish_run(rvi_store *store, const rvi_learner_options *o, int exp
     rvi_learner *l = open_on(store, o);
     stopper s = {.at = -1};
     rvi_adaptation a;
-    uint64_t numbers[RVI_SNAPSHOT_RING];
-    size_t n;
     assert_ok(rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, stop_at, &s, &a, err));
     assert_int_equal(s.first, expect_first);
     digest d = of_generation(l, 1);
-    assert_ok(rvi_snapshot_list(o->dir, "run", numbers, &n, err));
-    assert_int_equal(n, 0); /* nothing is left to take up */
+    rvi_snapshot left; /* to take up: nothing */
+    assert_int_equal(rvi_snapshot_load(&left, o->dir, "run", (uint8_t[RVI_SHA256_LEN]){0}, 0, NULL),
+                     RV_E_NOT_FOUND);
     rvi_learner_free(l);
     return d;
 }
 
 static void damage_snapshots(const char *dir)
 {
-    uint64_t numbers[RVI_SNAPSHOT_RING];
-    size_t n;
-    assert_ok(rvi_snapshot_list(dir, "run", numbers, &n, err));
-    assert_true(n > 0);
-    for (size_t i = 0; i < n; i++) {
+    enum { MOST = 1000 };
+    int n = 0;
+    for (int i = 1; i < MOST; i++) {
         char path[512];
-        snprintf(path, sizeof path, "%s/run.%020llu.snap", dir, (unsigned long long)numbers[i]);
+        snprintf(path, sizeof path, "%s/run.%020d.snap", dir, i);
+        if (rvi_os_stat(path, NULL) != RVI_OS_FILE) continue;
+        n++;
         FILE *f = fopen(path, "r+b");
         assert_non_null(f);
         assert_int_equal(fseek(f, 4000, SEEK_SET), 0);
@@ -177,6 +176,7 @@ static void damage_snapshots(const char *dir)
         assert_int_equal(fputc(0x5A, f), 0x5A);
         assert_int_equal(fclose(f), 0);
     }
+    assert_true(n > 0);
 }
 
 static void new_run(rvi_store *store, rvi_learner_options *o, char path[256], const char *name)

@@ -1,5 +1,4 @@
-/* Lessons of a learner, from the inside: when a slot is silent, what taking back and forgetting
- * do. */
+/* Lessons of a learner, from the inside: what taking back and forgetting do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,68 +8,26 @@
 
 #include "learn/learner_bed.h"
 
-/* As if the weights said it: what a tiny model with random weights will not do by itself. */
-static void mark_absorbed(rvi_learner *l, size_t lesson)
-{
-    rvi_learned x = {l->lessons.list[lesson].event, true};
-    l->lessons.list[lesson].absorbed = true;
-    assert_ok(rvi_learner_save_absorbed(l, &x, err));
-}
-
-static void absorbed_slots_rest_until_a_rollback(void **state)
+/* Whatever the weights have learned, and whatever becomes of them. */
+static void slots_speak_word_for_word(void **state)
 {
     (void)state;
     rvi_store store;
     rvi_learner_options o = tiny_options();
     char path[256];
-    o.dir = tiny_path(&t, path, "absorbed");
+    o.dir = tiny_path(&t, path, "slots");
     rvi_learner *l = open_new(&store, &o);
     rvi_adaptation a;
     teach_two(l);
     study(l, RV_LOOP_BACKGROUND);
     assert_string_equal(slot_of(l, dog), "Rex");
-    mark_absorbed(l, 0);
-    assert_string_equal(slot_of(l, dog), "");
-    rvi_learner_free(l);
-    l = open_on(&store, &o);
-    assert_string_equal(slot_of(l, dog), "");
     assert_ok(rvi_learner_rollback(l, 0, &a, err));
-    assert_string_equal(slot_of(l, dog), "Rex"); /* nobody else would say it */
+    assert_string_equal(slot_of(l, dog), "Rex");
     rvi_learner_free(l);
     l = open_on(&store, &o);
     assert_string_equal(slot_of(l, dog), "Rex");
     rv_error e = {0};
     assert_int_equal(rvi_learner_rollback(l, 7, &a, &e), RV_E_NOT_FOUND);
-    close_both(l, &store);
-}
-
-/* That an adapter says something by itself was seen while it was alone, asked what was taught. */
-static void absorbed_slots_speak_where_nobody_looked(void **state)
-{
-    (void)state;
-    rvi_store store;
-    rvi_learner_options o = tiny_options();
-    rvi_learner *l = open_new(&store, &o);
-    rvi_plan plan;
-    const char *question = dog, *other = "What is the dog of Kakovin?";
-    for (int groups = 1; groups <= 2; groups++) {
-        teach(l, groups == 1 ? dog : "What is Kakovin's car?", groups == 1 ? "Rex" : "a Lada");
-        study(l, RV_LOOP_BACKGROUND);
-        mark_absorbed(l, 0);
-        if (groups == 1) {
-            assert_ok(rvi_learner_plan(l, &other, 1, &plan, err));
-            rvi_learner_release(l, plan.adapters);
-            assert_string_equal(plan.lesson->answer, "Rex");
-            const char *const turns[] = {"Hello.", dog};
-            assert_ok(rvi_learner_plan(l, turns, 2, &plan, err));
-            rvi_learner_release(l, plan.adapters);
-            assert_non_null(plan.lesson);
-        }
-        assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
-        rvi_learner_release(l, plan.adapters);
-        assert_null(plan.lesson); /* the other group's adapter takes no part here */
-        assert_non_null(plan.asked);
-    }
     close_both(l, &store);
 }
 
@@ -89,19 +46,18 @@ static void rounds_look_at_all_they_told(void **state)
     study(l, RV_LOOP_BACKGROUND);
     teach(l, "What is Kakovin's car?", "a Lada");
     for (int meanwhile = 1; meanwhile >= 0; meanwhile--) {
-        rvi_round r;
-        bool published;
-        assert_ok(rvi_round_take(&r, l, err));
-        assert_ok(rvi_round_train(&r, l, &l->base, NULL, NULL, err));
+        rvi_job r = {.kind = &rvi_job_trains};
+        assert_ok(r.kind->take(&r, l, err));
+        assert_ok(r.kind->compute(&r, l, &l->base, NULL, NULL, err));
         if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
         if (meanwhile)
             assert_string_equal(a.notes,
                                 "1 forgotten; 1 adapter trained on that is erased; 1 other lesson "
                                 "waits to be trained again without it");
-        assert_int_equal(rvi_round_is_current(&r, l), !meanwhile);
-        assert_ok(rvi_round_publish(&r, l, &published, err));
-        assert_int_equal(published, !meanwhile);
-        rvi_round_deinit(&r, l);
+        assert_int_equal(r.kind->is_current(&r, l), !meanwhile);
+        assert_ok(r.kind->publish(&r, l, err));
+        assert_int_equal(r.published, !meanwhile);
+        rvi_job_drop(&r, l);
     }
     close_both(l, &store);
 }
@@ -316,8 +272,7 @@ static void long_questions_are_learned_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(absorbed_slots_rest_until_a_rollback),
-        cmocka_unit_test(absorbed_slots_speak_where_nobody_looked),
+        cmocka_unit_test(slots_speak_word_for_word),
         cmocka_unit_test(rounds_look_at_all_they_told),
         cmocka_unit_test(forgetting_is_for_good),
         cmocka_unit_test(forgetting_reaches_weights),

@@ -28,7 +28,7 @@ static rv_status do_all(work *k)
     static const char text[] = "What is the job of Kakovni?";
     rvi_recognised found;
     size_t n;
-    rv_status st = rvi_recogniser_new(&k->recogniser, NULL, NULL, NULL, NULL, NULL);
+    rv_status st = rvi_recogniser_new(&k->recogniser, NULL, NULL, NULL);
     for (size_t i = 0; i < N_LESSONS && !st; i++)
         st = rvi_recogniser_add(k->recogniser, i + 1, said[i][0], said[i][1], NULL);
     if (!st) st = rvi_recogniser_ask(k->recogniser, text, &found, 1, &n, NULL);

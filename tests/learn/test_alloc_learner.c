@@ -128,7 +128,7 @@ static rv_status writing(rv_error *err)
     const rvi_lesson_text group = {dog, "Rex"};
     rvi_texts texts = {{0}, {0}};
     rvi_recogniser *judge = NULL;
-    rv_status st = rvi_recogniser_new(&judge, NULL, NULL, NULL, NULL, err);
+    rv_status st = rvi_recogniser_new(&judge, NULL, NULL, err);
     if (!st) st = rvi_recogniser_add(judge, 1, dog, "Rex", err);
     rvi_text_writer w = {
         .v = &l->base, .replay = &l->replay, .judge = judge, .first = 1, .group = &group, .n = 1};

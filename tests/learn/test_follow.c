@@ -238,8 +238,7 @@ static void one_trains_the_other_fetches(void **state)
 {
     (void)state;
     shared s;
-    rvi_round late;
-    bool published;
+    rvi_job late = {.kind = &rvi_job_trains};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "train-a"), *b = join(&s, 1, "train-b");
     teach_two(a);
@@ -247,19 +246,19 @@ static void one_trains_the_other_fetches(void **state)
     assert_true(rvi_learner_lease(a));
     assert_false(rvi_learner_lease(b));
     assert_true(follow(b));
-    assert_ok(rvi_round_take(&late, b, err));
+    assert_ok(late.kind->take(&late, b, err));
     rvi_learner_yield(b);
     assert_int_equal(late.n_waiting, 2);
-    assert_ok(rvi_round_train(&late, b, &b->base, NULL, NULL, err));
+    assert_ok(late.kind->compute(&late, b, &b->base, NULL, NULL, err));
     study(a, RV_LOOP_BACKGROUND);
     rvi_learner_yield(a);
     rvi_learner_end_lease(a);
     assert_true(rvi_learner_lease(b));
     spoil_file("train-b/generation-000001.gguf");
-    assert_ok(rvi_round_publish(&late, b, &published, err));
+    assert_ok(late.kind->publish(&late, b, err));
     rvi_learner_yield(b);
-    rvi_round_deinit(&late, b);
-    assert_false(published);
+    rvi_job_drop(&late, b);
+    assert_false(late.published);
     assert_int_equal(b->generations.n, 1);
     assert_int_equal(rvi_learner_waiting(b), 0);
     assert_same(of_generation(b, 1), of_generation(a, 1));
@@ -450,6 +449,59 @@ static void what_is_out_of_use_is_not_read(void **state)
     rvi_store_close(&s.store);
 }
 
+/* The log alone makes all of them again. */
+static void assert_retraced(rvi_store *log, uint64_t n)
+{
+    rvi_retrace again;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_learner *fresh = open_new(&store, &o);
+    assert_ok(rvi_learner_retrace(fresh, log, NULL, NULL, &again, err));
+    assert_int_equal(again.different, 0);
+    assert_int_equal(again.n_generations, n);
+    close_both(fresh, &store);
+}
+
+static void spoil_stored(shared *s)
+{
+    const char zeros[40] = {0};
+    assert_ok(rvi_store_put(&s->store, "adapter", "0000000001", 10, zeros, sizeof zeros, err));
+}
+
+/* An adapter is found damaged while a group is being trained: that group was taken without what it
+ * held, which is trained next. */
+static void what_is_lost_meanwhile_comes_next(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    rvi_job r = {.kind = &rvi_job_trains};
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "meanwhile");
+    teach_two(a);
+    study(a, RV_LOOP_BACKGROUND);
+    tell(a, city, "Oslo");
+    assert_ok(rvi_learner_rollback(a, 0, &done, err));
+    rvi_learner_free(a);
+    a = join(&s, 0, "meanwhile"); /* which reads no adapter that is out of use */
+    assert_ok(r.kind->take(&r, a, err));
+    assert_int_equal(r.n_waiting, 1);
+    spoil_file("meanwhile/generation-000001.gguf");
+    spoil_stored(&s);
+    assert_ok(rvi_learner_undo(a, &done, err)); /* now it is needed again */
+    assert_true(rvi_learner_generation(a, 1)->lost);
+    assert_ok(r.kind->compute(&r, a, &a->base, NULL, NULL, err));
+    assert_ok(r.kind->publish(&r, a, err));
+    assert_true(r.published);
+    rvi_job_drop(&r, a);
+    assert_int_equal(rvi_learner_waiting(a), 2);
+    study(a, RV_LOOP_BACKGROUND);
+    assert_int_equal(rvi_learner_waiting(a), 0);
+    assert_retraced(&s.store, 3);
+    rvi_learner_free(a);
+    rvi_store_close(&s.store);
+}
+
 /* One finds an adapter damaged, in its folder and in the store, and trains what it held anew. The
  * other, whose copy is whole, goes on with the new one too, as does whoever comes later: forgetting
  * by any of them reaches it. */
@@ -458,7 +510,6 @@ static void all_lose_what_one_has_lost(void **state)
     (void)state;
     shared s;
     rvi_adaptation done;
-    const char zeros[40] = {0};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "lost-a"), *b = join(&s, 1, "lost-b");
     teach_two(a);
@@ -468,7 +519,7 @@ static void all_lose_what_one_has_lost(void **state)
     assert_non_null(rvi_learner_generation(b, 1)->adapter);
     rvi_learner_free(a);
     spoil_file("lost-a/generation-000001.gguf");
-    assert_ok(rvi_store_put(&s.store, "adapter", "0000000001", 10, zeros, sizeof zeros, err));
+    spoil_stored(&s);
     a = join(&s, 0, "lost-a");
     assert_int_equal(rvi_learner_waiting(a), 2);
     study(a, RV_LOOP_BACKGROUND);
@@ -489,14 +540,7 @@ static void all_lose_what_one_has_lost(void **state)
         assert_false(rvi_generation_active(rvi_learner_generation(b, 1)));
         assert_same(of_generation(b, 2), of_generation(a, 2));
     }
-    rvi_retrace again;
-    rvi_store store;
-    rvi_learner_options o = tiny_options();
-    rvi_learner *fresh = open_new(&store, &o); /* the log alone makes both again */
-    assert_ok(rvi_learner_retrace(fresh, &s.store, NULL, NULL, &again, err));
-    assert_int_equal(again.n_generations, 2);
-    assert_int_equal(again.different, 0);
-    close_both(fresh, &store);
+    assert_retraced(&s.store, 2);
     assert_ok(rvi_learner_forget(b, "Rex", &done, err));
     rvi_learner_yield(b);
     assert_true(follow(a));
@@ -510,33 +554,29 @@ static void all_lose_what_one_has_lost(void **state)
 }
 
 /* Whoever is killed right after a generation was logged has left everything that follows from it:
- * nothing is trained again, and slots that may rest do. */
+ * nothing is trained again. */
 static void killed_after_publishing(void **state)
 {
     (void)state;
     shared s;
-    rvi_round r;
-    bool published;
+    rvi_job r = {.kind = &rvi_job_trains};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "killed-a");
     teach_two(a);
-    assert_ok(rvi_round_take(&r, a, err));
-    assert_ok(rvi_round_train(&r, a, &a->base, NULL, NULL, err));
-    r.absorbed[0] = r.made.learned[0].absorbed = true; /* the tiny model will not by itself */
+    assert_ok(r.kind->take(&r, a, err));
+    assert_ok(r.kind->compute(&r, a, &a->base, NULL, NULL, err));
     s.members[0].dies = true;
     s.members[0].appends = false;
-    rv_status st = rvi_round_publish(&r, a, &published, NULL);
+    rv_status st = r.kind->publish(&r, a, NULL);
     (void)st;
     assert_true(s.members[0].down);
     rvi_learner *b = join(&s, 1, "killed-b");
     assert_int_equal(rvi_learner_waiting(b), 0);
     assert_int_equal(b->lessons.list[0].generation, 1);
     assert_int_equal(b->lessons.list[1].generation, 1);
-    assert_true(b->lessons.list[0].absorbed);
-    assert_false(b->lessons.list[1].absorbed);
     s.members[0].down = false;
     s.locks[0].by = s.locks[1].by = NULL;
-    rvi_round_deinit(&r, a);
+    rvi_job_drop(&r, a);
     rvi_learner_free(a);
     rvi_learner_free(b);
     rvi_store_close(&s.store);
@@ -567,6 +607,33 @@ static void one_probes(void **state)
     rvi_learner_free(a);
     rvi_learner_free(b);
     rvi_store_close(&s.store);
+}
+
+/* What was prepared, or used, before the model had texts of its own gets them once it has. */
+static void probes_get_the_models_own_texts(void **state)
+{
+    (void)state;
+    enum { HALF = 4 };
+    for (int early = 0; early < 3; early++) { /* pieces of it; half of it; not at all */
+        rvi_store store;
+        rvi_learner_options o = tiny_options();
+        rvi_learner *l = open_new(&store, &o);
+        assert_true(l->calibrated);
+        assert_ok(rvi_instant_new_micro(l, err));
+        l->instant.probe_due = true;
+        l->calibrated = early == 2;
+        for (int i = 0; !early && i < HALF; i++) assert_true(rvi_instant_prepare(l, false));
+        if (early == 1) {
+            assert_ok(rvi_instant_catch_up(l, err));
+            assert_int_equal(rvi_probe_n_texts(l->instant.probe), HALF);
+        }
+        l->calibrated = l->instant.probe_due = true;
+        while (rvi_instant_prepare(l, false)) continue;
+        assert_ok(rvi_instant_catch_up(l, err));
+        assert_false(l->instant.probe_due);
+        assert_int_equal(rvi_probe_n_texts(l->instant.probe), 2 * HALF);
+        close_both(l, &store);
+    }
 }
 
 /* A process takes back what came by itself; what another said later goes on standing. */
@@ -634,9 +701,11 @@ int main(void)
         cmocka_unit_test(forgetting_erases_every_copy),
         cmocka_unit_test(erasing_is_made_up_for),
         cmocka_unit_test(what_is_out_of_use_is_not_read),
+        cmocka_unit_test(what_is_lost_meanwhile_comes_next),
         cmocka_unit_test(all_lose_what_one_has_lost),
         cmocka_unit_test(killed_after_publishing),
         cmocka_unit_test(one_probes),
+        cmocka_unit_test(probes_get_the_models_own_texts),
         cmocka_unit_test(each_takes_back_its_own),
         cmocka_unit_test(pausing_reaches_all),
     };

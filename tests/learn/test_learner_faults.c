@@ -118,7 +118,6 @@ static void damaged_tables_are_made_again(void **state)
     teach_two(l);
     rvi_learner_free(l);
     damage(&store, "feedback.head", "head", 4);
-    damage(&store, "absorbed", "x", 1);
     damage(&store, "instant", "x", 1);
     l = open_on(&store, &o);
     assert_string_equal(slot_of(l, dog), "Rex");

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "learn/state/question.h"
+#include "learn/state/lessons.h"
 
 /* Lines of texts that are the same question. */
 static const char *const same[][4] = {

@@ -14,7 +14,7 @@
 static rvi_recogniser *recogniser(void)
 {
     rvi_recogniser *r = NULL;
-    assert_ok(rvi_recogniser_new(&r, NULL, NULL, NULL, NULL, err));
+    assert_ok(rvi_recogniser_new(&r, NULL, NULL, err));
     return r;
 }
 
@@ -250,7 +250,7 @@ static void keep(void *ctx, rvi_kept what, uint64_t lesson, const void *data, si
 static rvi_recogniser *with_boat_house(const rvi_recogniser_memory *memory)
 {
     rvi_recogniser *r = NULL;
-    assert_ok(rvi_recogniser_new(&r, NULL, NULL, NULL, memory, err));
+    assert_ok(rvi_recogniser_new(&r, NULL, memory, err));
     assert_ok(rvi_recogniser_add(r, 1, "Where is the boat house key?", "Under the mat.", err));
     return r;
 }

@@ -90,20 +90,15 @@ static void test_round_trip(void **state)
 static void test_ring(void **state)
 {
     (void)state;
-    uint64_t numbers[RVI_SNAPSHOT_RING];
-    size_t n;
     rvi_snapshot s;
     char text[32], path[256];
     for (int i = 1; i <= 12; i++) {
         snprintf(text, sizeof text, "contents %d", i);
         save("r", (uint64_t)i, text);
         expect_loaded("r", (uint64_t)i, text, 0);
-        assert_ok(rvi_snapshot_list(dir.data, "r", numbers, &n, err));
-        assert_int_equal(n, RVI_MIN(i, RVI_SNAPSHOT_RING));
-        assert_int_equal(numbers[n - 1], i);
     }
-    assert_int_equal(numbers[0], 5);
-    assert_int_equal(access(file_of(path, "r", 4), F_OK), -1);
+    for (int i = 1; i <= 12; i++)
+        assert_int_equal(access(file_of(path, "r", i), F_OK), i > 12 - RVI_SNAPSHOT_RING ? 0 : -1);
     assert_ok(rvi_snapshot_load(&s, dir.data, "r", model, 7, err)); /* a chosen one */
     assert_memory_equal(s.data, "contents 7", 10);
     assert_int_equal(s.generation, 7);

@@ -94,7 +94,7 @@ static void forms_need_no_language(void **state)
 static rvi_recogniser *new_judge(void)
 {
     rvi_recogniser *judge;
-    assert_ok(rvi_recogniser_new(&judge, NULL, NULL, NULL, NULL, err));
+    assert_ok(rvi_recogniser_new(&judge, NULL, NULL, err));
     for (size_t i = 0; i < N_LESSONS; i++)
         assert_ok(rvi_recogniser_add(judge, i + 1, group[i].question, group[i].answer, err));
     return judge;

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "formats/gguf_builder.h"
 #include "harness/assert_ok.h"
+#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 #include "learn/toy_tokenizer.h"
 

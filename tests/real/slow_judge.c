@@ -156,7 +156,7 @@ static void requests_are_taken_with_the_turn_before(void **state)
     follow_ups follow = {.wants = true}, other = {.wants = false};
     rvi_recogniser *r = NULL;
     open_with(&o, "tests/real/data/follow.json");
-    assert_ok(rvi_recogniser_new(&r, o.g.m, o.t, o.g.m->be, NULL, err));
+    assert_ok(rvi_recogniser_new(&r, o.e, NULL, err));
     size_t n = rvi_json_count(o.cases);
     for (size_t i = 0; i < n; i++) {
         const rvi_json *x = rvi_json_at(o.cases, i);
@@ -200,7 +200,7 @@ static void follow_ups_are_taught_with_their_context(void **state)
     open_with(&o, "tests/real/data/follow.json");
     size_t n_cases = rvi_json_count(o.cases);
     rvi_recogniser *r = NULL;
-    assert_ok(rvi_recogniser_new(&r, o.g.m, o.t, o.g.m->be, NULL, err));
+    assert_ok(rvi_recogniser_new(&r, o.e, NULL, err));
     for (size_t i = 0; i < n_cases; i++) {
         const rvi_json *x = rvi_json_at(o.cases, i), *own = rvi_json_get(x, "follow");
         for (size_t k = 0; k < rvi_json_count(own); k++, n++) {
@@ -249,13 +249,12 @@ static void count_rows(rvi_backend *be, rvi_cols out, const rvi_tensor *table, c
 }
 
 /* What was recognised, asked alone and then after the turn before; whether that was held. */
-static rv_status ask_both(rvi_recogniser *r, const char *earlier, const char *request,
-                          rvi_recognised found[2], bool *held)
+static rv_status ask_both(rvi_recogniser *r, rvi_embedder *by, const char *earlier,
+                          const char *request, rvi_recognised found[2], bool *held)
 {
     size_t n[2] = {0};
     bool last;
     rv_error e;
-    rvi_embedder *by = rvi_recogniser_embedder(r);
     rv_status st = rvi_recogniser_ask(r, request, &found[0], 1, &n[0], &e);
     if (!st) st = rvi_recogniser_follow(r, earlier, request, &found[1], 1, &n[1], &last, &e);
     *held = rvi_embedder_was_held(by);
@@ -286,14 +285,15 @@ static void passes_may_wait(void **state)
     if (!path[0]) skip();
     golden g;
     rvi_recogniser *r[2];
+    rvi_embedder *by[2];
     golden_open(&g, path, NULL, false, 2, NULL);
     rvi_tokenizer *t = open_cached_tokenizer(path);
     for (int k = 0; k < 2; k++) {
-        assert_ok(rvi_recogniser_new(&r[k], g.m, t, g.m->be, NULL, err));
+        assert_ok(rvi_embedder_new(&by[k], g.m, t, g.m->be, err));
+        assert_ok(rvi_recogniser_new(&r[k], by[k], NULL, err));
         for (int i = 0; i < LESSONS; i++)
             assert_ok(rvi_recogniser_add(r[k], (uint64_t)i + 1, lessons[i][0], lessons[i][1], err));
     }
-    rvi_embedder *by = rvi_recogniser_embedder(r[1]);
     real = g.m->be->ops;
     counting = *real;
     counting.embed = count_rows;
@@ -303,22 +303,22 @@ static void passes_may_wait(void **state)
         rvi_recognised once[2] = {{0}}, found[2] = {{0}};
         bool held = true;
         int n_pieces = 0;
-        assert_int_equal(ask_both(r[0], asked[i][0], asked[i][1], once, &held), RV_OK);
+        assert_int_equal(ask_both(r[0], by[0], asked[i][0], asked[i][1], once, &held), RV_OK);
         assert_false(held);
         for (held = true; held; n_pieces++) {
             rows_now = 0;
             assert_true(n_pieces < 40);
             memset(found, 0, sizeof found);
-            rvi_embedder_hold(by, 0);
-            rv_status st = ask_both(r[1], asked[i][0], asked[i][1], found, &held);
+            rvi_embedder_hold(by[1], 0);
+            rv_status st = ask_both(r[1], by[1], asked[i][0], asked[i][1], found, &held);
             assert_int_equal(st, held ? RV_E_BUSY : RV_OK);
             assert_true(rows_now <= MOST_ROWS);
         }
-        rvi_embedder_hold(by, -1);
+        rvi_embedder_hold(by[1], -1);
         rows_now = 0;
-        assert_int_equal(ask_both(r[1], asked[i][0], asked[i][1], found, &held), RV_OK);
+        assert_int_equal(ask_both(r[1], by[1], asked[i][0], asked[i][1], found, &held), RV_OK);
         assert_int_equal(rows_now, 0); /* all of it is remembered */
-        rvi_embedder_forget(by);
+        rvi_embedder_forget(by[1]);
         for (int k = 0; k < 2; k++) {
             assert_int_equal(found[k].lesson, once[k].lesson);
             assert_float_equal(found[k].probability, once[k].probability, 0);
@@ -326,7 +326,50 @@ static void passes_may_wait(void **state)
         assert_true(n_pieces > 1);
     }
     g.m->be->ops = real;
-    for (int k = 0; k < 2; k++) rvi_recogniser_free(r[k]);
+    for (int k = 0; k < 2; k++) {
+        rvi_recogniser_free(r[k]);
+        rvi_embedder_free(by[k]);
+    }
+    rvi_tokenizer_free(t);
+    golden_close(&g);
+}
+
+/* Names spelled nearly alike are nearly as likely: that of the request counts, whichever is newer.
+ * Of lessons about the same thing the newest does, whatever words it has. */
+static void names_nearly_alike_are_told_apart(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    static const struct {
+        const char *request;
+        uint64_t lesson;
+    } asked[] = {{"What does Negorvin like to eat most of all?", 1},
+                 {"Which meal makes Negorvin happiest?", 1},
+                 {"Negorvin is coming for dinner. What should I cook?", 1},
+                 {"What does Negorn like to eat most of all?", 2},
+                 {"Negorn is coming for dinner. What should I cook?", 2},
+                 {"What does Pella do for a living?", 4}};
+    golden g;
+    golden_open(&g, path, NULL, false, 2, NULL);
+    rvi_tokenizer *t = open_cached_tokenizer(path);
+    rvi_embedder *e;
+    rvi_recogniser *r = NULL;
+    assert_ok(rvi_embedder_new(&e, g.m, t, g.m->be, err));
+    assert_ok(rvi_recogniser_new(&r, e, NULL, err));
+    assert_ok(rvi_recogniser_add(r, 1, "What is Negorvin's favourite dish?", "pizza", err));
+    assert_ok(rvi_recogniser_add(r, 2, "What is Negorn's favourite dish?", "waffles", err));
+    assert_ok(rvi_recogniser_add(r, 3, "What does Pella do all day?", "baker", err));
+    assert_ok(rvi_recogniser_add(r, 4, "What is Pella's profession?", "pilot", err));
+    for (size_t i = 0; i < RVI_COUNT(asked); i++) {
+        rvi_recognised found = {0};
+        size_t n = 0;
+        assert_ok(rvi_recogniser_ask(r, asked[i].request, &found, 1, &n, err));
+        if (!found.sure || found.lesson != asked[i].lesson)
+            fail_msg("%s: lesson %d, %.3f", asked[i].request, (int)found.lesson,
+                     (double)found.probability);
+    }
+    rvi_recogniser_free(r);
+    rvi_embedder_free(e);
     rvi_tokenizer_free(t);
     golden_close(&g);
 }
@@ -337,6 +380,7 @@ int main(void)
                                        cmocka_unit_test(compares_as_it_was_trained),
                                        cmocka_unit_test(requests_are_taken_with_the_turn_before),
                                        cmocka_unit_test(follow_ups_are_taught_with_their_context),
-                                       cmocka_unit_test(passes_may_wait)};
+                                       cmocka_unit_test(passes_may_wait),
+                                       cmocka_unit_test(names_nearly_alike_are_told_apart)};
     return cmocka_run_group_tests_name("judge", tests, find_model, NULL);
 }

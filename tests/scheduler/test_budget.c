@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "base/thread.h"
+#include "kv/quota.h"
 
 enum { N = 12, N_PROMPT = 40, N_NEW = 20, FLOOR = 64 / 32 + 3, N_NAMES = 6 };
 
@@ -357,6 +358,36 @@ static void models_make_room(void **state)
     assert_refused(RV_E_CONFIG, rv_runtime_get_budget(o.rt, &none, err));
 }
 
+/* Each of two jobs has what was promised to it, whatever the other one takes beside its own. */
+static void jobs_have_their_own(void **state)
+{
+    (void)state;
+    enum { MOST = 1000, LEAST = 100 };
+    rvi_backend_memory counted = {0};
+    atomic_size_t adapters = 0;
+    rvi_quota q;
+    rvi_quota_job first = {0}, second = {0}, third = {0};
+    assert_ok(rvi_quota_init(&q, &counted, &adapters, err));
+    rvi_quota_limit(&q, &(rvi_quota_limits){.most = MOST, .low = 1});
+    assert_ok(rvi_quota_begin_job(&q, &first, LEAST, "training", err));
+    assert_int_equal(first.memory.spare, (MOST - LEAST) / 2 + 1);
+    atomic_store(&first.memory.scratch, 2 * LEAST);
+    assert_ok(rvi_quota_begin_job(&q, &second, LEAST, "training", err));
+    assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST - 3 * LEAST);
+    /* both take all that they may: it is not more than there is */
+    assert_true(first.memory.spare + second.memory.spare <= MOST - 2 * LEAST);
+    atomic_store(&second.memory.scratch, LEAST / 2);
+    assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST - 3 * LEAST);
+    assert_int_equal(rvi_quota_in_jobs(&q), 2 * LEAST + LEAST / 2);
+    assert_refused(RV_E_NOMEM, rvi_quota_begin_job(&q, &third, MOST, "training", err));
+    rvi_quota_end_job(&q, &third);
+    rvi_quota_end_job(&q, &first);
+    assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST - LEAST);
+    rvi_quota_end_job(&q, &second);
+    assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST);
+    rvi_quota_deinit(&q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +397,7 @@ int main(void)
         cmocka_unit_test(adapters_make_room_for_pages),
         cmocka_unit_test(pages_make_room_for_adapters),
         cmocka_unit_test(models_make_room),
+        cmocka_unit_test(jobs_have_their_own),
     };
     return cmocka_run_group_tests_name("budget", tests, open_it, close_it);
 }

@@ -5,8 +5,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "api/service.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/rng.h"
+#include "base/thread.h"
 
 static opened o;
 static int32_t ids[250];
@@ -51,6 +54,76 @@ static served submit(rv_service *svc, size_t n_prompt, int n_new, const char *te
                     .priority = priority};
     assert_ok(rv_service_submit(svc, &r, &s.request, err));
     return s;
+}
+
+static int n_passes[2]; /* that are left of what a search takes, each longer than a step has */
+
+static bool think(int *left)
+{
+    rvi_thread_sleep(0.006);
+    return --*left > 0;
+}
+
+static bool think_first(void *ctx)
+{
+    (void)ctx;
+    return think(&n_passes[0]);
+}
+
+static bool think_second(void *ctx)
+{
+    (void)ctx;
+    return think(&n_passes[1]);
+}
+
+/* As a learner's requests, which take passes of a model before they begin. */
+static served submit_thoughtful(rv_service *svc, bool (*prepare)(void *ctx))
+{
+    served s = {0};
+    rvi_order *order;
+    rv_generate_options go = greedy(2);
+    rv_request r = {.size = sizeof r, .ids = ids, .n_ids = 2, .generate = &go};
+    assert_ok(rvi_service_read(svc, &r, &order, err));
+    order->hooks.prepare = prepare;
+    assert_ok(rvi_scheduler_submit(svc->s, order, &s.request, err));
+    return s;
+}
+
+static void step_and_drain(rv_service *svc, served *list, size_t n)
+{
+    size_t left;
+    assert_ok(rv_service_step(svc, &left, err));
+    served_drain(svc, 0, list, n);
+}
+
+/* Who has to be thought about lets those pass that need not be, of its tenant and of others, but
+ * not into the last place; none that needs thought itself. */
+static void quick_ones_pass(void **state)
+{
+    enum { FIRST, SECOND, QUICK, OTHER, STREAM, N };
+    (void)state;
+    for (int tight = 0; tight < 2; tight++) {
+        served list[N] = {{0}};
+        n_passes[0] = 10;
+        n_passes[1] = 2;
+        rv_service *svc = service_of((rv_service_options){.max_running = tight ? 2 : 8});
+        list[STREAM] = submit(svc, 2, 40, NULL, 0);
+        while (!list[STREAM].n) step_and_drain(svc, list, N);
+        list[FIRST] = submit_thoughtful(svc, think_first);
+        list[QUICK] = submit(svc, 2, 2, NULL, 0);
+        list[SECOND] = submit_thoughtful(svc, think_second);
+        list[OTHER] = submit(svc, 2, 2, "another", 0);
+        for (int i = 0; i < 6; i++) step_and_drain(svc, list, N);
+        assert_int_equal(n_passes[0], 4);
+        assert_int_equal(n_passes[1], 2);
+        assert_int_equal(list[QUICK].done, !tight);
+        assert_int_equal(list[OTHER].done, !tight);
+        while (!list[FIRST].n) step_and_drain(svc, list, N);
+        assert_int_equal(n_passes[0], 0);
+        if (tight) assert_false(list[QUICK].done || list[OTHER].done); /* it was first */
+        served_run(svc, list, N);
+        rv_service_free(&svc);
+    }
 }
 
 /* One tenant asks ten times as much as the other, and was there first. */
@@ -344,6 +417,46 @@ static void rejected(void **state)
     rv_service_free(&svc);
 }
 
+/* Where none that has begun may lose its room, what choices copy of the page that they share counts
+ * as well. */
+static void none_that_has_begun(void **state)
+{
+    enum { N = 300, CHOICES = 4 };
+    static rv_service_metrics m;
+    (void)state;
+    rvi_rng rng = {7};
+    size_t left = 0;
+    for (int kept = 0; kept < 2; kept++) {
+        rv_service *svc;
+        rv_service_options so = {.size = sizeof so,
+                                 .n_tokens = 352,
+                                 .n_context = 256,
+                                 .max_running = 8,
+                                 .no_thread = 1,
+                                 .no_cache = !kept,
+                                 .pressure = RV_PRESSURE_REJECT};
+        assert_ok(rv_service_new(&svc, o.m, &so, err));
+        for (int i = 0; i < N || left; i++) {
+            rv_generate_options go = greedy(1 + (int)(rvi_rng_u64(&rng) % 30));
+            rv_request r = {.size = sizeof r,
+                            .ids = ids,
+                            .n_ids = 1 + rvi_rng_u64(&rng) % 90,
+                            .generate = &go,
+                            .n = 1 + (int)(rvi_rng_u64(&rng) % CHOICES)};
+            uint64_t id;
+            rv_batch *b;
+            if (i < N) assert_ok(rv_service_submit(svc, &r, &id, err));
+            assert_ok(rv_service_step(svc, &left, err));
+            assert_ok(rv_service_drain(svc, 0, &b, err));
+            rv_free(b);
+        }
+        served_metrics(svc, &m);
+        print_message("# %d preempted\n", (int)m.n_preempted);
+        assert_int_equal(m.n_preempted, 0);
+        rv_service_free(&svc);
+    }
+}
+
 static void bad_pressure(void **state)
 {
     (void)state;
@@ -362,6 +475,7 @@ static void bad_pressure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ten_to_one),
+                                       cmocka_unit_test(quick_ones_pass),
                                        cmocka_unit_test(priorities_age),
                                        cmocka_unit_test(long_prompts_keep_nobody_waiting),
                                        cmocka_unit_test(short_ones_do_not_stop_a_long_one),
@@ -370,6 +484,7 @@ int main(void)
                                        cmocka_unit_test(spilled_and_read_again),
                                        cmocka_unit_test(full_disk),
                                        cmocka_unit_test(rejected),
+                                       cmocka_unit_test(none_that_has_begun),
                                        cmocka_unit_test(bad_pressure)};
     return cmocka_run_group_tests_name("fairness", tests, open_it, close_it);
 }

@@ -213,10 +213,13 @@ static float scale_of(const rvi_tensor *m)
     return m->half ? m->half_scale : 1;
 }
 
-/* Matrices are too short for the processor to predict which comes next. */
+/* Matrices are too short for the processor to predict which comes next. Of a sealed adapter the
+ * kernels ask for the rest. */
 static void ask_for(const rvi_tensor *m)
 {
-    enum { LINE = 64 };
+    enum { LINE = 64, START = 2048 };
+    for (size_t i = 0; m->bytes && i < START; i += LINE)
+        __builtin_prefetch((const int8_t *)m->bytes + i);
     for (size_t i = 0; m->half && i < m->half_bytes; i += LINE)
         __builtin_prefetch((const uint8_t *)m->half + i, 0, 2);
 }
@@ -274,8 +277,10 @@ static void lora_task(void *ctx, int task, int worker)
         n = even_rows(g->rows + r, RVI_MIN(end - r, RVI_LORA_ROWS));
         for (int i = 0; i < g->n_products; i++) {
             const rvi_lora_product *next = &g->products[i + 1];
-            if (i + 1 == g->n_products)
+            if (i + 1 == g->n_products) {
                 next = r + n == end && g + 1 < j->groups + j->n_groups ? g[1].products : NULL;
+                if (next && next->a->bytes) ask_for(next->a);
+            }
             multiply(j, &g->products[i], next, g->rows + r, n, worker);
         }
     }

@@ -169,6 +169,9 @@ enum {
     RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
     RVI_CUDA_RUN = 4,             /* chunks that are merged before others, see attention.cuh */
     RVI_CUDA_KEY_SHARED = 65536 + 34816,
+    RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
+    RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
+    RVI_CUDA_WIDE_STAGES = 3,    /* and its chunks on their way */
     RVI_CUDA_ROW_QUERIES = 16,   /* heads that share keys, of attention_row at most */
     RVI_CUDA_PART_MORE = 4,      /* floats behind a part's values: parts begin at multiples of 16 */
     RVI_CUDA_JOIN_ELEMENTS = 16, /* of a head, that a block of attention_join merges */

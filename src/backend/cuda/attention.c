@@ -449,6 +449,31 @@ static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_
     if (k) k->shared = RVI_CUDA_KEY_SHARED;
 }
 
+/* So many neighbours that blocks with more queries are mostly full. */
+static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
+{
+    int size = args->kv.head_size, share = args->n_heads / args->kv.n_kv_heads,
+        most = RVI_CUDA_WIDE_QUERIES / share;
+    if ((size != 64 && size != 128) || args->n_parts || !most ||
+        (args->q.at | args->out.at | (rvi_cuda_at)args->q.stride * sizeof(float) |
+         (rvi_cuda_at)args->out.stride * sizeof(float)) %
+            16)
+        return false;
+    int splits = (p->longest + most - 1) / most, tiles = p->n_runs * splits;
+    if (p->n_rows * share * 4 < tiles * RVI_CUDA_WIDE_QUERIES * 3) return false;
+    args->runs = p->runs;
+    args->n_splits = splits;
+    rvi_cuda_command *k =
+        rvi_cuda_add(c, size == 64 ? RVI_CUDA_attention_wide_64 : RVI_CUDA_attention_wide_128,
+                     (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)tiles, 1},
+                     RVI_CUDA_WIDE_THREADS, args, sizeof *args);
+    uint32_t queries = (uint32_t)(RVI_CUDA_WIDE_QUERIES * size) * 2,
+             chunk = (uint32_t)(RVI_CUDA_KEYS * size) * 4,
+             totals = (uint32_t)(RVI_CUDA_WIDE_QUERIES * (size + 8)) * 4;
+    if (k) k->shared = queries + RVI_CUDA_WIDE_STAGES * chunk + totals;
+    return true;
+}
+
 void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
                         const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
 {
@@ -472,7 +497,7 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         if (!tiles || !alone || !by_rows(c, kv, &args, a, rows + at, n)) {
             args.per = args.stages = 1;
             args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);
-            if (tiles) by_tiles(c, &args, p);
+            if (tiles && !by_wide_tiles(c, &args, p)) by_tiles(c, &args, p);
         }
         uint32_t grid[] = {(uint32_t)a->n_heads, (uint32_t)n, (uint32_t)RVI_MAX(args.n_parts, 1)};
         if (!tiles)

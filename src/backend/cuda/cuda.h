@@ -55,6 +55,8 @@
     X(product_tiles_64)                                                                            \
     X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
+    X(attention_wide_64)                                                                           \
+    X(attention_wide_128)                                                                          \
     X(attention_row)                                                                               \
     X(heads_row)                                                                                   \
     X(attention_join)                                                                              \

@@ -439,6 +439,7 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_SHARED},
         {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
         {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
+        {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
         {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_STAGE * RVI_CUDA_ROW_STAGES},
         {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)

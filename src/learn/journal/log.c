@@ -422,6 +422,7 @@ rv_status rvi_feedback_count(rvi_store *s, uint64_t *n, rv_error *err)
 typedef struct walk {
     rvi_feedback_report *report;
     head head;    /* as it was before the walk */
+    head now;     /* as it follows from the records so far */
     rv_status st; /* only for what is not the log's fault */
     rv_error *err;
 } walk;
@@ -433,31 +434,41 @@ static int broken(rvi_feedback_report *r, uint64_t seq, const char *why)
     return 1;
 }
 
+/* The chain with this record behind it; NULL, or what is wrong with that. */
+static const char *follow_chain(head *h, uint64_t seq, rvi_bytes record)
+{
+    const uint8_t *bytes = record.data;
+    uint8_t hash[RVI_SHA256_LEN];
+    if (seq != h->n + 1) return "the event is missing";
+    if (record.len < RVI_SHA256_LEN) return "the event is cut off";
+    memcpy(hash, h->hash, sizeof hash);
+    link_hash(hash, bytes + RVI_SHA256_LEN, record.len - RVI_SHA256_LEN);
+    if (memcmp(hash, bytes, sizeof hash))
+        return "its hash is not that of the event and the chain before it";
+    h->n = seq;
+    memcpy(h->hash, hash, sizeof hash);
+    return NULL;
+}
+
 static int walk_one(void *ctx, uint64_t seq, rvi_bytes record)
 {
     walk *w = ctx;
     rvi_feedback_report *r = w->report;
-    const uint8_t *bytes = record.data;
-    rv_error why = {0};
-    uint8_t hash[RVI_SHA256_LEN];
-    if (seq != r->n_events + 1) return broken(r, r->n_events + 1, "the event is missing");
-    if (record.len < RVI_SHA256_LEN) return broken(r, seq, "the event is cut off");
-    memcpy(hash, r->hash, sizeof hash);
-    link_hash(hash, bytes + RVI_SHA256_LEN, record.len - RVI_SHA256_LEN);
-    if (memcmp(hash, bytes, sizeof hash))
-        return broken(r, seq, "its hash is not that of the event and the chain before it");
-    if (seq == w->head.n && memcmp(hash, w->head.hash, sizeof hash))
-        return broken(r, seq, "its hash is not that in the head of the log");
+    rv_error err = {0};
+    const char *why = follow_chain(&w->now, seq, record);
+    if (!why && seq == w->head.n && memcmp(w->now.hash, w->head.hash, sizeof w->now.hash))
+        why = "its hash is not that in the head of the log";
+    if (why) return broken(r, r->n_events + 1, why);
     rvi_arena arena = {.max = ARENA_MAX};
     rvi_feedback f;
-    rv_status st = parse_record(&f, seq, record, &arena, &why);
+    rv_status st = parse_record(&f, seq, record, &arena, &err);
     rvi_arena_deinit(&arena);
     if (st == RV_E_NOMEM) {
-        w->st = rvi_error(w->err, st, "%s", why.text);
+        w->st = rvi_error(w->err, st, "%s", err.text);
         return 1;
     }
-    if (st) return broken(r, seq, why.text);
-    memcpy(r->hash, hash, sizeof hash);
+    if (st) return broken(r, seq, err.text);
+    memcpy(r->hash, w->now.hash, sizeof r->hash);
     r->n_events = seq;
     return 0;
 }
@@ -483,24 +494,14 @@ rv_status rvi_feedback_verify(rvi_store *s, rvi_feedback_report *report, rv_erro
 
 typedef struct chain {
     head now;
-    bool whole;
+    const char *why; /* it breaks; NULL: it is whole */
 } chain;
 
-static int follow_chain(void *ctx, uint64_t seq, rvi_bytes record)
+static int follow_one(void *ctx, uint64_t seq, rvi_bytes record)
 {
     chain *c = ctx;
-    const uint8_t *bytes = record.data;
-    uint8_t hash[RVI_SHA256_LEN];
-    memcpy(hash, c->now.hash, sizeof hash);
-    c->whole = seq == c->now.n + 1 && record.len >= RVI_SHA256_LEN;
-    if (c->whole) {
-        link_hash(hash, bytes + RVI_SHA256_LEN, record.len - RVI_SHA256_LEN);
-        c->whole = !memcmp(hash, bytes, sizeof hash);
-    }
-    if (!c->whole) return 1;
-    c->now.n = seq;
-    memcpy(c->now.hash, hash, sizeof hash);
-    return 0;
+    c->why = follow_chain(&c->now, seq, record);
+    return c->why != NULL;
 }
 
 static int note_any(void *ctx, uint64_t seq, rvi_bytes record)
@@ -516,7 +517,7 @@ rv_status rvi_feedback_repair(rvi_store *s, rv_error *err)
     head h;
     rv_error why = {0};
     bool behind = false;
-    chain c = {.whole = true};
+    chain c = {0};
     rv_status st = read_head(s, &h, &why);
     if (st == RV_E_NOMEM) return rvi_nomem(err, "head of the log");
     if (!st)
@@ -527,7 +528,7 @@ rv_status rvi_feedback_repair(rvi_store *s, rv_error *err)
     /* others may append meanwhile */
     st = rvi_store_begin(s, true, err);
     if (st) return st;
-    st = rvi_store_read(s, STREAM, 1, follow_chain, &c, err);
-    if (!st && c.whole) st = write_head(s, &c.now, err);
+    st = rvi_store_read(s, STREAM, 1, follow_one, &c, err);
+    if (!st && !c.why) st = write_head(s, &c.now, err);
     return rvi_store_end(s, st, err);
 }

@@ -98,16 +98,6 @@ static rv_status list_all(listing *l, const char *dir, const char *name, rv_erro
     return st ? st : rvi_os_list(dir, list_one, l, err);
 }
 
-rv_status rvi_snapshot_list(const char *dir, const char *name, uint64_t numbers[RVI_SNAPSHOT_RING],
-                            size_t *n, rv_error *err)
-{
-    listing l;
-    rv_status st = list_all(&l, dir, name, err);
-    *n = st ? 0 : l.n;
-    memcpy(numbers, l.numbers, *n * sizeof *numbers);
-    return st;
-}
-
 /* ---- saving ---- */
 
 static void put_uint(uint8_t *at, uint64_t v, unsigned n_bytes)
@@ -241,28 +231,24 @@ static rv_status load_one(rvi_snapshot *out, const char *dir, const char *name,
 }
 
 rv_status rvi_snapshot_load(rvi_snapshot *out, const char *dir, const char *name,
-                            const uint8_t model[RVI_SHA256_LEN], uint64_t number, rv_error *err)
+                            const uint8_t model[RVI_SHA256_LEN], uint64_t generation, rv_error *err)
 {
     listing l;
     bool bad = false;
+    size_t n_damaged = 0;
     *out = (rvi_snapshot){0};
     rv_status st = list_all(&l, dir, name, err);
     if (st) return st;
-    size_t n_damaged = 0;
     for (size_t i = l.n; i-- > 0;) {
-        if (number && l.numbers[i] != number) continue;
         st = load_one(out, dir, name, model, l.numbers[i], &bad, err);
         if (st == RV_E_NOT_FOUND) continue; /* its turn to be removed has come meanwhile */
-        if (st) return st;
-        if (!bad) {
-            out->n_damaged = n_damaged;
-            return RV_OK;
-        }
-        n_damaged++;
+        out->n_damaged = n_damaged;
+        if (st || (!bad && (!generation || out->generation == generation))) return st;
+        n_damaged += bad;
+        rvi_snapshot_close(out);
     }
     if (n_damaged)
-        return rvi_error(err, RV_E_STORAGE, "%s/%s: %s", dir, name,
-                         number ? "the snapshot is damaged" : "all snapshots are damaged");
+        return rvi_error(err, RV_E_STORAGE, "%s/%s: all snapshots are damaged", dir, name);
     return rvi_error(err, RV_E_NOT_FOUND, "%s/%s: no snapshot", dir, name);
 }
 

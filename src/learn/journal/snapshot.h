@@ -39,17 +39,13 @@ rv_status rvi_snapshot_save(const char *dir, const char *name, const uint8_t mod
                             uint64_t generation, const void *data, size_t len, uint64_t *number,
                             rv_error *err) RVI_MUST_CHECK;
 
-/* number 0: the newest good one. RV_E_NOT_FOUND: there is none; RV_E_STORAGE: there are, all
- * damaged; RV_E_ADAPTER: the newest good one belongs to another model. */
+/* The newest good one; generation 0: of any. RV_E_NOT_FOUND: there is none; RV_E_STORAGE: what
+ * there may be is damaged; RV_E_ADAPTER: the newest good one belongs to another model. */
 rv_status rvi_snapshot_load(rvi_snapshot *out, const char *dir, const char *name,
-                            const uint8_t model[RVI_SHA256_LEN], uint64_t number,
+                            const uint8_t model[RVI_SHA256_LEN], uint64_t generation,
                             rv_error *err) RVI_MUST_CHECK;
 void rvi_snapshot_close(rvi_snapshot *s); /* accepts a zeroed one */
 /* Removes all but the newest n_keep, damaged ones too; best effort. */
 void rvi_snapshot_drop(const char *dir, const char *name, size_t n_keep);
-
-/* Numbers of the files, oldest first, at most RVI_SNAPSHOT_RING (the newest). */
-rv_status rvi_snapshot_list(const char *dir, const char *name, uint64_t numbers[RVI_SNAPSHOT_RING],
-                            size_t *n, rv_error *err) RVI_MUST_CHECK;
 
 #endif

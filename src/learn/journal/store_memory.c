@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "learn/journal/list.h"
+
 enum { MAX_LISTS = 256 }; /* streams and tables in all */
 
 typedef struct item {
@@ -92,21 +94,10 @@ static rv_status make_list(list **out, memory *m, bool is_stream, const char *na
 /* Room for one more, so that neither the change nor its undoing has to allocate. */
 static rv_status reserve(memory *m, list *l, rv_error *err)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 16;
-        item **items = rvi_realloc_array(l->items, cap, sizeof *items);
-        if (!items) return rvi_nomem(err, "list of the store");
-        l->items = items;
-        l->cap = cap;
-    }
-    if (m->in_transaction && m->n_changes == m->cap_changes) {
-        size_t cap = m->cap_changes ? 2 * m->cap_changes : 16;
-        change *changes = rvi_realloc_array(m->changes, cap, sizeof *changes);
-        if (!changes) return rvi_nomem(err, "transaction of the store");
-        m->changes = changes;
-        m->cap_changes = cap;
-    }
-    return RV_OK;
+    bool done = rvi_list_room((void **)&l->items, l->n, &l->cap, sizeof *l->items) &&
+                (!m->in_transaction || rvi_list_room((void **)&m->changes, m->n_changes,
+                                                     &m->cap_changes, sizeof *m->changes));
+    return done ? RV_OK : rvi_nomem(err, "list of the store");
 }
 
 static void insert(list *l, size_t at, item *it)

@@ -87,13 +87,6 @@ static rv_status make(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
     return rvi_replay_next(&j->texts, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 
-static bool is_current(const rvi_job *j, const rvi_learner *l)
-{
-    (void)j;
-    (void)l;
-    return true;
-}
-
 static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
@@ -106,13 +99,7 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return st;
 }
 
-static void drop(rvi_job *j, rvi_learner *l)
-{
-    (void)l;
-    rvi_replay_deinit(&j->texts);
-}
-
-const rvi_job_kind rvi_job_calibrates = {"calibrating", due, take, make, is_current, publish, drop};
+const rvi_job_kind rvi_job_calibrates = {"calibrating", due, take, make, NULL, publish};
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err)

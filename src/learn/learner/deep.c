@@ -46,10 +46,11 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
-    rvi_generation *made = &j->round.made;
+    rvi_generation *made = &j->made;
     *made = (rvi_generation){.number = rvi_learner_next_number(l),
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe};
+    rvi_generations_name_lost(&l->generations, made);
     j->pairs = rvi_alloc_array(l->preferences.n + 1, sizeof *j->pairs);
     if (!j->pairs) return rvi_nomem(err, "pairs");
     j->n = (int)gather(l, j->pairs, UINT64_MAX, &made->first, &made->last);
@@ -59,7 +60,7 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
-    rvi_generation *made = &j->round.made;
+    rvi_generation *made = &j->made;
     rvi_study_options o = rvi_learner_study_options(l);
     rvi_params *theta = NULL;
     o.deep = true;
@@ -70,7 +71,7 @@ static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
     rvi_baseline_use(&l->baseline, &l->base);
     if (!st) st = rvi_adapter_copy(&made->adapter, theta->adapter, err);
     if (!st) st = rvi_adapter_digest(made->adapter, made->digest, err);
-    if (!st) st = rvi_learner_save_early(l, v, made, &j->round.file, err);
+    if (!st) st = rvi_learner_save_early(l, v, made, &j->file, err);
     rvi_params_free(theta);
     return st;
 }
@@ -78,35 +79,25 @@ static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
 static bool is_current(const rvi_job *j, const rvi_learner *l)
 {
     uint64_t first, last;
-    const rvi_generation *made = &j->round.made;
+    const rvi_generation *made = &j->made;
     return gather(l, NULL, made->last, &first, &last) == (size_t)j->n && first == made->first &&
            last == made->last;
 }
 
 static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
 {
-    const char *before = l->deep, *file = j->round.file.len ? j->round.file.data : NULL;
+    const char *before = l->deep, *file = j->file.len ? j->file.data : NULL;
     rv_status st = rvi_learner_own(l, err);
     if (st || !is_current(j, l)) return st;
     l->deep = j->loss == RV_LOSS_KTO ? "kto" : "dpo"; /* the log says so */
-    st = rvi_learner_publish_made(l, &j->round.made, file, NULL, err);
+    st = rvi_learner_publish_made(l, &j->made, file, NULL, err);
     l->deep = before;
     if (st) return st;
-    j->generation = j->round.made.number;
-    j->round.made = (rvi_generation){0}; /* it is the learner's */
-    j->published = true;
+    rvi_job_published(j);
     return RV_OK;
 }
 
-static void drop(rvi_job *j, rvi_learner *l)
-{
-    rvi_round_deinit(&j->round, l);
-    rvi_free(j->pairs);
-    j->pairs = NULL;
-}
-
-const rvi_job_kind rvi_job_trains_deep = {"training deep", due,     take, train,
-                                          is_current,      publish, drop};
+const rvi_job_kind rvi_job_trains_deep = {"training deep", due, take, train, is_current, publish};
 
 /* ---- what was measured ---- */
 

@@ -36,56 +36,60 @@ static void note_answer(rvi_adaptation *out, const char *before, const char *ans
 
 /* ---- corrections ---- */
 
-/* The answer is spoken from now on where it is asked for. */
-static rv_status teach_answer(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
-                              rvi_adaptation *out, rv_error *err)
+/* Is an instruction fit to stand before every chat, and is there room for it? */
+static rv_status check_instruction(const rvi_learner *l, const rvi_feedback *f, const char *text,
+                                   rv_error *err)
 {
+    enum { MOST = 16, BYTES = 2048 }; /* each is computed with every chat */
+    size_t n = 0, len = strlen(text);
+    if (!rvi_text_blank(f->question))
+        return rvi_error(err, RV_E_INVALID,
+                         "a lesson of scope always counts in every chat: it has no question");
+    if (len > BYTES)
+        return rvi_error(err, RV_E_INVALID,
+                         "a lesson of scope always must be at most %d bytes (got %zu): it stands "
+                         "before every chat",
+                         BYTES, len);
+    for (size_t i = 0; i < l->lessons.n; i++)
+        n += rvi_lesson_instructs(&l->lessons.list[i]) &&
+             !rvi_question_same(l->lessons.list[i].answer, text);
+    return n < MOST ? RV_OK
+                    : rvi_error(err, RV_E_INVALID,
+                                "%d lessons of scope always are the most; forget one of them first",
+                                MOST);
+}
+
+/* The answer is spoken from now on where it is asked for, or stands before every chat. */
+static rv_status teach(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
+                       rvi_adaptation *out, rv_error *err)
+{
+    bool always = t->scope == RV_SCOPE_ALWAYS;
+    uint64_t spoken = always ? 0 : t->spoken;
     double start = rvi_os_seconds();
     rvi_lesson x;
-    rv_status st = rvi_lessons_reserve(&l->lessons, err);
-    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, err);
+    rv_status st = always ? check_instruction(l, f, t->answer, err) : RV_OK;
+    if (!st) st = rvi_lessons_reserve(&l->lessons, err);
+    if (!st) st = rvi_lesson_init(&x, &l->base, f->question, f->corrected, t->scope, err);
     if (st) return st;
-    x.scope = t->scope;
-    f->target = t->spoken;
-    rvi_refusal wrong = {.request = x.question, .lesson = t->spoken};
-    if (t->spoken) st = rvi_refusals_add(&l->refusals, &wrong, err);
-    if (!st && (st = rvi_learner_log(l, f, err)) && t->spoken) rvi_refusals_remove(&l->refusals, 0);
+    f->target = spoken;
+    if (spoken)
+        st = rvi_refusals_add(&l->refusals, 0, spoken, rvi_text_of(x.question), (rvi_text){0}, 0,
+                              err);
+    if (!st && (st = rvi_learner_log(l, f, err)) && spoken) rvi_refusals_remove(&l->refusals, 0);
     if (st) {
         rvi_lesson_deinit(&x);
         return st;
     }
-    if (t->spoken) l->refusals.list[l->refusals.n - 1].event = f->seq;
-    note_answer(out, "", x.answer);
+    if (spoken) l->refusals.list[l->refusals.n - 1].event = f->seq;
+    note_answer(out, always ? "before every chat: " : "", x.answer);
     rvi_lessons_add(&l->lessons, &x, f->seq);
-    out->question = x.question;
+    out->question = always ? NULL : x.question;
     rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
     double added = rvi_os_seconds();
     st = rvi_learner_recognise_last(l, err);
     out->forward_us = (rvi_os_seconds() - added) * 1e6;
     out->latency_us = (added - start) * 1e6;
     return st;
-}
-
-/* The text stands before every chat from now on. */
-static rv_status teach_instruction(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
-                                   rvi_adaptation *out, rv_error *err)
-{
-    if (!rvi_text_blank(f->question))
-        return rvi_error(err, RV_E_INVALID,
-                         "a lesson of scope always counts in every chat: it has no question");
-    rv_status st = rvi_instructions_check(&l->instructions, t->answer, err);
-    rvi_lock_take(l->instructing);
-    if (!st) st = rvi_instructions_add(&l->instructions, 0, f->corrected, err);
-    rvi_lock_give(l->instructing);
-    if (st) return st;
-    st = rvi_learner_log(l, f, err);
-    rvi_lock_take(l->instructing);
-    rvi_instructions_logged(&l->instructions, st ? 0 : f->seq);
-    rvi_lock_give(l->instructing);
-    if (st) return st;
-    rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
-    note_answer(out, "before every chat: ", t->answer);
-    return RV_OK;
 }
 
 rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptation *out,
@@ -100,9 +104,7 @@ rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptat
     rv_status st = rvi_feedback_check(&f, err);
     if (!st) st = rvi_learner_own(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st)
-        st = t->scope == RV_SCOPE_ALWAYS ? teach_instruction(l, t, &f, out, err)
-                                         : teach_answer(l, t, &f, out, err);
+    if (!st) st = teach(l, t, &f, out, err);
     if (st) return st;
     out->applied = 1;
     out->event = f.seq;
@@ -123,7 +125,7 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
     f.note = rvi_text_of("preference");
     rv_status st = rvi_learner_own(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st) st = rvi_preferences_add(&l->preferences, 0, question, chosen, rejected, err);
+    if (!st) st = rvi_preferences_add(&l->preferences, 0, f.question, f.corrected, f.given, err);
     if (st) return st;
     if ((st = rvi_learner_log(l, &f, err))) {
         (void)rvi_preferences_remove(&l->preferences, 0);
@@ -205,15 +207,11 @@ static rv_status note_withdrawn(rvi_learner *l, uint64_t by, bool erase, rvi_ada
 static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
 {
     const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, event, out->event);
-    rvi_lock_take(l->instructing);
-    const rvi_instruction *instruction =
-        rvi_instructions_take_back(&l->instructions, event, out->event);
-    rvi_lock_give(l->instructing);
     bool taken = rvi_preferences_remove(&l->preferences, event);
     rvi_refusals_remove(&l->refusals, event);
-    out->applied = ended || instruction || taken || rvi_lessons_find(&l->lessons, event);
-    if (ended || instruction)
-        note_answer(out, "no longer: ", ended ? ended->answer : instruction->text);
+    out->applied = ended || taken || rvi_lessons_find(&l->lessons, event);
+    if (ended)
+        note_answer(out, "no longer: ", ended->answer);
     else
         snprintf(out->notes, sizeof out->notes, "%s",
                  taken ? "the last preference is taken back"

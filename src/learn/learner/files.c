@@ -18,7 +18,7 @@
 #include "learn/journal/snapshot.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 enum { KEY = RVI_STORE_MAX_KEY, NUMBER = 10, DIGITS = 6, HEAD = 8 + RVI_SHA256_LEN };
 static const char table[] = "adapter", erased[] = "erased";
@@ -71,16 +71,6 @@ static rv_status put_file(rvi_learner *l, int number, const rvi_blob *b, rv_erro
     return st ? st : rvi_pieces_put(&l->store, table, key, DIGITS, b->data, b->len, err);
 }
 
-/* Which slots may rest. */
-static rv_status put_absorbed(rvi_learner *l, const rvi_generation *g, rv_error *err)
-{
-    rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < g->n_learned && g->origin != RVI_FROM_PAIRS; i++)
-        if (g->learned[i].event >= g->first && g->learned[i].event <= g->last)
-            st = rvi_learner_save_absorbed(l, &g->learned[i], err);
-    return st;
-}
-
 rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rvi_feedback *f,
                                      rv_error *err)
 {
@@ -88,13 +78,11 @@ rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rv
     rvi_blob b = {0};
     bool shares = rvi_learner_shares(l);
     rv_status st = rvi_learner_own(l, err);
-    if (!st && shares && !rvi_learner_generation_file(l, g->number, &path))
-        st = rvi_nomem(err, "path");
+    if (!st && shares) st = rvi_learner_generation_file(l, g->number, &path, err);
     if (!st && shares) st = rvi_blob_open(&b, path.data, err);
     if (!st) st = rvi_store_begin(&l->store, true, err);
     if (!st) {
         if (shares) st = put_file(l, g->number, &b, err);
-        if (!st) st = put_absorbed(l, g, err);
         if (!st) st = rvi_feedback_append(&l->store, f, err);
         st = rvi_store_end(&l->store, st, err);
     }
@@ -107,9 +95,7 @@ rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rv
 /* ---- finding ---- */
 
 typedef struct named {
-    const rvi_learner *l;
-    int *numbers;
-    size_t n, cap;
+    rvi_learner *l;
     uint64_t last;
     bool failed;
 } named;
@@ -117,37 +103,32 @@ typedef struct named {
 static int note_generation(void *ctx, const rvi_feedback *f)
 {
     named *x = ctx;
+    rvi_learner *l = x->l;
     x->last = f->seq;
     if ((f->kind != RVI_FEEDBACK_PUBLISH && f->kind != RVI_FEEDBACK_IMPORT &&
          f->kind != RVI_FEEDBACK_MERGE) ||
-        !rvi_text_is(f->user, x->l->user) || f->generation >= INT32_MAX)
+        !rvi_text_is(f->user, l->user) || f->generation >= INT32_MAX)
         return 0;
-    int *at = rvi_list_room((void **)&x->numbers, x->n, &x->cap, sizeof *at);
+    rvi_absent *at = rvi_list_room((void **)&l->absent, l->n_absent, &l->cap_absent, sizeof *at);
     x->failed = !at;
-    if (at) x->numbers[x->n++] = (int)f->generation;
+    if (at) l->absent[l->n_absent++].number = (int)f->generation;
     return x->failed;
 }
 
 /* What is neither here nor in the store is erased, or it is gone. */
-static rv_status find_file(rvi_learner *l, int number, rv_error *err)
+static rv_status find_file(rvi_learner *l, rvi_absent *x, bool *found, rv_error *err)
 {
     char key[KEY];
     uint8_t head[HEAD];
     uint64_t len;
     rvi_buf path = {0}, mark = {0};
-    bool found = false, is_erased = false;
-    rv_status st = rvi_learner_generation_file(l, number, &path) ? RV_OK : rvi_nomem(err, "path");
-    bool here = !st && rvi_os_stat(path.data, NULL) == RVI_OS_FILE;
-    if (!st && !here && rvi_learner_shares(l)) st = get_head(l, number, head, &len, &found, err);
-    if (!st && !here && !found)
-        st = rvi_store_get(&l->store, erased, key, erased_key(l, number, key), &mark, &is_erased,
+    rv_status st = rvi_learner_generation_file(l, x->number, &path, err);
+    *found = !st && rvi_os_stat(path.data, NULL) == RVI_OS_FILE;
+    if (!st && !*found && rvi_learner_shares(l))
+        st = get_head(l, x->number, head, &len, found, err);
+    if (!st && !*found)
+        st = rvi_store_get(&l->store, erased, key, erased_key(l, x->number, key), &mark, &x->erased,
                            err);
-    if (!st && !here && !found) {
-        rvi_absent *at =
-            rvi_list_room((void **)&l->absent, l->n_absent, &l->cap_absent, sizeof *at);
-        if (at) l->absent[l->n_absent++] = (rvi_absent){number, is_erased};
-        if (!at) st = rvi_nomem(err, "generations");
-    }
     rvi_buf_deinit(&path);
     rvi_buf_deinit(&mark);
     return st;
@@ -161,9 +142,14 @@ rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last, 
     if (!l->dir) return RV_OK;
     rv_status st = rvi_feedback_read(&l->store, from, note_generation, &x, err);
     if (!st && x.failed) st = rvi_nomem(err, "generations");
-    for (size_t i = 0; !st && i < x.n; i++) st = find_file(l, x.numbers[i], err);
+    size_t n = 0;
+    for (size_t i = 0; !st && i < l->n_absent; i++) {
+        bool found;
+        st = find_file(l, &l->absent[i], &found, err);
+        if (!found) l->absent[n++] = l->absent[i];
+    }
+    l->n_absent = n;
     *last = x.last;
-    rvi_free(x.numbers);
     return st;
 }
 
@@ -316,8 +302,7 @@ static rv_status read_adapter(rvi_learner *l, rvi_generation *g, bool *out_of_re
 {
     rvi_buf path = {0};
     bool shares = rvi_learner_shares(l);
-    rv_status st =
-        rvi_learner_generation_file(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    rv_status st = rvi_learner_generation_file(l, g->number, &path, err);
     *out_of_reach = false;
     if (!st && g->digest[0]) st = load(l, g, path.data, err);
     if (st != RV_E_NOMEM && !g->adapter) {
@@ -359,7 +344,8 @@ static void lose(rvi_learner *l, rvi_generation *g, const rv_error *why)
     bool damaged = why->code != RV_E_IO && why->code != RV_E_UNSUPPORTED;
     rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "generation %d is left out: %s", g->number,
                   why->text);
-    if (damaged && g->origin != RVI_FROM_FILE && rvi_learner_generation_file(l, g->number, &path) &&
+    if (damaged && g->origin != RVI_FROM_FILE &&
+        !rvi_learner_generation_file(l, g->number, &path, NULL) &&
         rvi_buf_printf(&aside, "%s.damaged", path.data) &&
         rvi_os_stat(path.data, NULL) == RVI_OS_FILE && rvi_os_replace(path.data, aside.data, NULL))
         rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "%s cannot be renamed", path.data);

@@ -12,7 +12,7 @@
  *   reached, a learner goes on with what it knows, and appending fails.
  *
  * Training is a lease of the store: one of the processes does it, others fetch the adapter
- * (shared_files.c). A lease that was lost with a connection wastes work at most: publishing looks
+ * (files.c). A lease that was lost with a connection wastes work at most: publishing looks
  * again at what was trained, as the owner. */
 #include <string.h>
 
@@ -70,7 +70,6 @@ static rv_status take_over(rvi_learner *l, rv_error *err)
     if (!st) l->judged = false;
     if (st || !l->any) return st;
     st = rvi_learner_settle(l, err);
-    if (!st) st = rvi_learner_mark_absorbed(l, err);
     if (!st) st = rvi_learner_recognise_anew(l, err);
     if (!st) l->any = false;
     return st;

@@ -1,12 +1,34 @@
 #include "learn/learner/jobs.h"
 
+#include "base/mem.h"
+#include "base/os.h"
 #include "learn/learner/learner_internal.h"
 
-/* ---- when ---- */
-
-bool rvi_learner_group_due(const rvi_learner *l)
+void rvi_job_published(rvi_job *j)
 {
-    return rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
+    j->published = true;
+    j->generation = j->made.number;
+    j->made = (rvi_generation){0};
+}
+
+void rvi_job_drop(rvi_job *j, rvi_learner *l)
+{
+    if (j->was_shared) {
+        rvi_shared_deinit(&l->shared);
+        l->shared = j->before;
+    } else {
+        rvi_shared_deinit(&j->before);
+    }
+    if (j->file.len) rvi_os_remove_tree(j->file.data); /* moved into place by now, or of no use */
+    rvi_buf_deinit(&j->file);
+    rvi_adapter_free(j->made.adapter);
+    rvi_generation_deinit(&j->made);
+    rvi_free(j->waiting);
+    rvi_free(j->old);
+    rvi_free(j->events);
+    rvi_free(j->said);
+    rvi_free(j->pairs);
+    rvi_replay_deinit(&j->texts);
 }
 
 /* Enough pairs, and nobody has asked anything for a while. */
@@ -19,50 +41,7 @@ bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait)
     return rest <= 0;
 }
 
-/* ---- lessons ---- */
-
-static bool group_due(rvi_learner *l, double idle, double *wait)
-{
-    (void)idle;
-    (void)wait;
-    return l->calibrated && rvi_learner_group_due(l);
-}
-
-static rv_status take_round(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_round_take(&j->round, l, err);
-    j->n = (int)j->round.n_waiting;
-    return st;
-}
-
-static rv_status train_round(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
-                             rvi_study_progress_fn progress, void *ctx, rv_error *err)
-{
-    return rvi_round_train(&j->round, l, v, progress, ctx, err);
-}
-
-static bool round_is_current(const rvi_job *j, const rvi_learner *l)
-{
-    return rvi_round_is_current(&j->round, l);
-}
-
-static rv_status publish_round(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_round_publish(&j->round, l, &j->published, err);
-    if (j->published) j->generation = j->round.made.number;
-    return st;
-}
-
-static void drop_round(rvi_job *j, rvi_learner *l)
-{
-    rvi_round_deinit(&j->round, l);
-}
-
-/* ---- the table, the most urgent first ---- */
-
-const rvi_job_kind rvi_job_trains = {"training",       group_due,     take_round, train_round,
-                                     round_is_current, publish_round, drop_round};
-
+/* The most urgent first. */
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
 {
     static const rvi_job_kind *const kinds[] = {&rvi_job_calibrates, &rvi_job_trains,
@@ -81,6 +60,41 @@ rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_p
         st = j->kind->compute(j, l, &l->base, progress, ctx, err);
         if (!st) st = j->kind->publish(j, l, err);
     }
-    j->kind->drop(j, l);
+    rvi_job_drop(j, l);
     return st;
+}
+
+/* ---- what is told of it ---- */
+
+void rvi_doing_begin(rvi_doing *d, const char *what, int n)
+{
+    atomic_store(&d->stage, NULL);
+    atomic_store(&d->done, 0);
+    atomic_store(&d->total, 0);
+    atomic_store(&d->n, n);
+    atomic_store(&d->what, what);
+}
+
+static long long now_ms(void)
+{
+    return (long long)(rvi_os_seconds() * 1e3);
+}
+
+void rvi_doing_report(rvi_doing *d, const char *stage, int done, int total)
+{
+    if (atomic_load(&d->stage) != stage) {
+        atomic_store(&d->begun_ms, now_ms());
+        atomic_store(&d->begun_at, done);
+    }
+    atomic_store(&d->stage, stage);
+    atomic_store(&d->done, done);
+    atomic_store(&d->total, total);
+}
+
+double rvi_doing_remaining(const rvi_doing *d)
+{
+    int did = atomic_load(&d->done) - atomic_load(&d->begun_at);
+    int left = atomic_load(&d->total) - atomic_load(&d->done);
+    if (!atomic_load(&d->stage) || did <= 0 || left < 0) return -1;
+    return (double)(now_ms() - atomic_load(&d->begun_ms)) / 1e3 * left / did;
 }

@@ -13,15 +13,26 @@
 
 typedef struct rvi_job_kind rvi_job_kind;
 
-typedef struct rvi_job { /* .kind alone, before it is taken */
+typedef struct rvi_job { /* .kind (and .loss) alone, before it is taken */
     const rvi_job_kind *kind;
-    rv_preference_loss loss;    /* of a deep one */
-    int n;                      /* lessons or pairs that it is about */
-    bool published;             /* its result is in place; false also where that was not needed */
-    int generation;             /* that it became; 0: none */
-    rvi_replay texts;           /* of the kind that calibrates */
-    rvi_round round;            /* of a deep one what it makes, alone, */
-    rvi_preference_pair *pairs; /* of these */
+    int n;            /* lessons or pairs that it is about; 0: nothing waits */
+    bool published;   /* its result is in place; false also where that was not needed, or where what
+                         it was taken for does not stand any more: then nothing changed */
+    int generation;   /* that it became; 0: none */
+    rvi_replay texts; /* of the kind that calibrates */
+    /* of those that train */
+    rvi_generation made; /* adapter NULL: not yet */
+    rvi_buf file;        /* it lies there; empty: there is no file */
+    /* a group of lessons, */
+    rvi_lesson_text *waiting, *old; /* the group; what the shared adapter learned before */
+    uint64_t *events;               /* of the group's lessons, */
+    uint64_t *said;                 /* and of the old ones */
+    size_t n_waiting, n_old;
+    rvi_shared before; /* what the shared adapter was, until the job is published */
+    bool was_shared;
+    /* or pairs */
+    rvi_preference_pair *pairs;
+    rv_preference_loss loss;
 } rvi_job;
 
 struct rvi_job_kind {
@@ -32,13 +43,16 @@ struct rvi_job_kind {
     rv_status (*take)(rvi_job *j, rvi_learner *l, rv_error *err);
     rv_status (*compute)(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                          rvi_study_progress_fn progress, void *ctx, rv_error *err);
-    /* Is what it was taken for still as it was? Otherwise it need not go on. */
+    /* Is what it was taken for still as it was? Otherwise it need not go on. NULL: always. */
     bool (*is_current)(const rvi_job *j, const rvi_learner *l);
     rv_status (*publish)(rvi_job *j, rvi_learner *l, rv_error *err);
-    void (*drop)(rvi_job *j, rvi_learner *l); /* in any case, once it was taken */
 };
 
 extern const rvi_job_kind rvi_job_calibrates, rvi_job_trains, rvi_job_trains_deep;
+
+/* In any case, once it was taken: what was not published is as if it had not been. */
+void rvi_job_drop(rvi_job *j, rvi_learner *l);
+void rvi_job_published(rvi_job *j); /* what it made is the learner's */
 
 /* The first kind that is due; NULL: none is, and *wait is set if one will be. */
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait);

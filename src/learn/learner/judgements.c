@@ -41,62 +41,65 @@ rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err)
     return st ? st : rvi_capture_new(out, l->instant.capturer, RING, err);
 }
 
-/* The k-th text of the probe: prose, and from calibration on as many of the model's own texts. ids
- * stays empty where there are no more. */
-static rv_status find_text(const rvi_learner *l, int k, bool own, rvi_ids *ids, rv_error *err)
+/* Texts of the probe: prose, and from calibration on as many of the model's own. */
+static int count_texts(const rvi_learner *l)
+{
+    size_t own = l->calibrated ? rvi_replay_count(&l->replay, RVI_PROBE) : 0;
+    return (int)(RVI_MIN(rvi_n_prose, (size_t)PROBE_HALF) + RVI_MIN(own, (size_t)PROBE_HALF));
+}
+
+static rv_status find_text(const rvi_learner *l, int k, rvi_ids *ids, rv_error *err)
 {
     const rvi_replay *r = &l->replay;
-    int n_prose = (int)RVI_MIN(rvi_n_prose, (size_t)PROBE_HALF), at = n_prose;
-    if (k < n_prose) {
+    int at = (int)RVI_MIN(rvi_n_prose, (size_t)PROBE_HALF);
+    if (k < at) {
         const char *text = rvi_prose[k];
         rv_status st = rvi_ids_push(ids, l->base.start) ? RV_OK : rvi_nomem(err, "prose");
         return st ? st : rvi_base_model_encode(&l->base, text, strlen(text), ids, err);
     }
-    for (size_t i = 0; own && i < r->n_pieces && k < n_prose + PROBE_HALF; i++) {
-        if (r->pieces[i].kind != RVI_PROBE || at++ < k) continue;
-        for (uint32_t j = 0; j < r->pieces[i].n; j++)
-            if (!rvi_ids_push(ids, r->ids.data[r->pieces[i].first + j]))
-                return rvi_nomem(err, "texts");
-        break;
-    }
+    size_t i = 0;
+    while (r->pieces[i].kind != RVI_PROBE || at++ < k) i++;
+    for (uint32_t j = 0; j < r->pieces[i].n; j++)
+        if (!rvi_ids_push(ids, r->ids.data[r->pieces[i].first + j])) return rvi_nomem(err, "texts");
     return RV_OK;
 }
 
-/* Begins the next text of the probe that is on its way, or puts that in its place. */
+/* What was read before calibration lacks the model's own texts until these are read, too. */
+static bool has_probe(const rvi_learner *l)
+{
+    const rvi_instant *in = &l->instant;
+    return in->probe && !rvi_probe_has_begun(in->probe) && in->n_taken >= count_texts(l);
+}
+
 static rv_status begin_text(rvi_learner *l, int n_rows, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rvi_ids ids = {0};
-    rv_status st = find_text(l, in->n_taken, in->takes_own, &ids, err);
-    if (!st && !ids.len) {
-        in->probe = in->next_probe;
-        in->next_probe = NULL;
-        rvi_micro_set_probe(in->micro, in->probe);
-    } else if (!st) {
-        in->n_taken++;
-        st = rvi_probe_begin(in->next_probe, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS),
+    rv_status st = find_text(l, in->n_taken, &ids, err);
+    if (!st)
+        st = rvi_probe_begin(in->probe, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS),
                              n_rows, err);
-    }
+    if (!st) in->n_taken++;
     rvi_ids_deinit(&ids);
     return st;
 }
 
-/* So many rows more of the probe. */
+/* So many rows more of the probe, which is not whole. */
 static rv_status make_probe(rvi_learner *l, int n_rows, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rv_status st = RV_OK;
-    if (!in->next_probe) {
+    if (!in->probe) {
         in->n_taken = 0;
-        in->takes_own = l->calibrated;
-        st = rvi_probe_new(&in->next_probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
+        st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
     }
-    if (!st && !rvi_probe_has_begun(in->next_probe)) st = begin_text(l, n_rows, err);
-    if (!st && !in->probe) st = rvi_probe_go_on(in->next_probe, err);
+    if (!st && !rvi_probe_has_begun(in->probe)) st = begin_text(l, n_rows, err);
+    if (!st) st = rvi_probe_go_on(in->probe, err);
     if (st) {
-        rvi_probe_free(in->next_probe);
-        in->next_probe = NULL;
+        rvi_probe_free(in->probe);
+        in->probe = NULL;
     }
+    rvi_micro_set_probe(in->micro, in->probe);
     return st;
 }
 
@@ -112,7 +115,7 @@ rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
 static rv_status need_probe(rvi_learner *l, rv_error *err)
 {
     rv_status st = need_capturer(l, err);
-    while (!st && !l->instant.probe) st = make_probe(l, RVI_PROBE_TOKENS, err);
+    while (!st && !has_probe(l)) st = make_probe(l, RVI_PROBE_TOKENS, err);
     return st;
 }
 
@@ -120,7 +123,7 @@ bool rvi_instant_prepare(rvi_learner *l, bool judging)
 {
     rvi_instant *in = &l->instant;
     bool next = judging && in->since_probe >= PROBE_EVERY - 1; /* one will be due then */
-    bool probes = in->micro && !in->probe &&
+    bool probes = in->micro && !has_probe(l) &&
                   (in->probe_due || next || (judging && rvi_micro_pulls(in->micro)));
     if ((judging || probes) && !in->capturer) {
         if (!in->next_capturer && rvi_capturer_begin(&in->next_capturer, l->parts.m, NULL))
@@ -131,7 +134,7 @@ bool rvi_instant_prepare(rvi_learner *l, bool judging)
         }
         return true;
     }
-    return probes && !make_probe(l, RVI_PIECE_ROWS, NULL) && !in->probe;
+    return probes && !make_probe(l, RVI_PIECE_ROWS, NULL) && !has_probe(l);
 }
 
 static rv_status need_micro(rvi_learner *l, rv_error *err)
@@ -172,7 +175,6 @@ void rvi_instant_deinit(rvi_learner *l)
     replace(l, NULL);
     rvi_micro_free(in->micro);
     rvi_probe_free(in->probe);
-    rvi_probe_free(in->next_probe);
     /* sessions' rings are of it */
     *in = (rvi_instant){.capturer = in->capturer, .next_capturer = in->next_capturer};
 }
@@ -284,12 +286,8 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
     for (int i = 0; !st && i < n; i++) ids[i] = rvi_capture_get(c, answer, i).id;
     if (!st) st = rvi_base_model_decode(&l->base, ids, (size_t)n, out, err);
     if (!st && out->data) { /* its last character may be cut */
-        rvi_text text = {out->data + before, out->len - before};
-        out->len = before + RVI_MIN(rvi_text_invalid(text), (size_t)RVI_FEEDBACK_MAX_TEXT);
-        if (text.len > RVI_FEEDBACK_MAX_TEXT) {
-            text.len = out->len - before;
-            out->len = before + rvi_text_invalid(text);
-        }
+        size_t len = RVI_MIN(out->len - before, (size_t)RVI_FEEDBACK_MAX_TEXT);
+        out->len = before + rvi_text_invalid((rvi_text){out->data + before, len});
         out->data[out->len] = 0;
     }
     rvi_free(ids);
@@ -312,20 +310,18 @@ static void say(rvi_adaptation *out, rvi_micro_outcome outcome, double kl, bool 
 static rv_status log_score(rvi_learner *l, rvi_feedback *f, const rvi_capture *c, rv_error *err)
 {
     rvi_instant *in = &l->instant;
+    uint64_t states[RVI_INSTANT_STATES];
     size_t n = in->n_states;
-    uint64_t oldest = n ? in->states[0] : 0;
+    memcpy(states, in->states, sizeof states);
     rv_status st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
     st = append_judgement(l, f, c, err);
     if (!st) st = rvi_instant_save(l, f->seq, false, err);
     st = rvi_store_end(&l->store, st, err);
     if (!st) rvi_learner_logged(l, f);
-    if (!st || (in->n_states == n && (!n || in->states[0] == oldest))) return st;
+    if (!st) return RV_OK;
     in->n_states = n; /* the list is as it was */
-    if (in->states[0] != oldest) {
-        memmove(in->states + 1, in->states, (n - 1) * sizeof *in->states);
-        in->states[0] = oldest;
-    }
+    memcpy(in->states, states, sizeof states);
     return st;
 }
 
@@ -421,20 +417,6 @@ static rv_status find_branch(const rvi_learner *l, const rvi_capture *c, rvi_buf
     return st;
 }
 
-static rv_status note_refusal(rvi_learner *l, const char *question, uint64_t lesson, rvi_buf *text,
-                              size_t branch, rv_error *err)
-{
-    char *request = rvi_text_copy(rvi_text_of(question));
-    if (!request || !rvi_buf_puts(text, "")) {
-        rvi_free(request);
-        return rvi_nomem(err, "judgements");
-    }
-    rvi_refusal x = {.request = request, .lesson = lesson, .avoid = text->data, .branch = branch};
-    rv_status st = rvi_refusals_add(&l->refusals, &x, err);
-    rvi_free(request);
-    return st;
-}
-
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  uint64_t lesson, rvi_adaptation *out, rv_error *err)
 {
@@ -451,7 +433,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     f.target = lesson;
     /* the places for it first, so that nothing fails once it is logged */
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st) st = note_refusal(l, question, lesson, &text, branch, err);
+    if (!st) st = rvi_refusals_add(&l->refusals, 0, lesson, f.question, f.note, f.branch, err);
     if (!st && (st = append_judgement(l, &f, c, err))) rvi_refusals_remove(&l->refusals, 0);
     if (!st) {
         rvi_learner_logged(l, &f);

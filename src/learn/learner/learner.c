@@ -22,7 +22,7 @@ static void forget_all(rvi_learner *l)
     rvi_history_deinit(&l->history);
     rvi_lessons_deinit(&l->lessons);
     rvi_lock_take(l->instructing);
-    rvi_instructions_deinit(&l->instructions);
+    rvi_buf_deinit(&l->instructions);
     rvi_lock_give(l->instructing);
     rvi_preferences_deinit(&l->preferences);
     rvi_refusals_deinit(&l->refusals);
@@ -63,9 +63,10 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
         st = rvi_base_model_init(&l->base, parts->m, parts->t, parts->chat, parts->eos, parts->be,
                                  err);
     const rvi_recogniser_memory memory = {l, rvi_learner_recall_reading, rvi_learner_save_reading};
-    if (!st)
-        st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t,
-                                parts->embedder ? parts->embedder->be : NULL, &memory, err);
+    if (!st && parts->embedder)
+        st = rvi_embedder_new(&l->embedder, parts->embedder, parts->embedder_t, parts->embedder->be,
+                              err);
+    if (!st) st = rvi_recogniser_new(&l->recogniser, l->embedder, &memory, err);
     if (!st) st = rvi_learner_reopen(l, err);
     if (!st) st = rvi_learner_recognise_anew(l, err);
     if (st)
@@ -98,6 +99,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_replay_deinit(&l->replay);
     rvi_recogniser_free(l->recogniser);
     rvi_recogniser_free(l->refused);
+    rvi_embedder_free(l->embedder);
     rvi_base_model_deinit(&l->base);
     rvi_store_close(&l->store);
     rvi_free(l->absent);
@@ -129,6 +131,12 @@ static void put_text(rvi_buf *out, const char *before, const char *key, const ch
     (void)rvi_json_write_string(out, s, strlen(s));
 }
 
+/* An object of a list, after n others, that begins with its event. */
+static void put_event(rvi_buf *out, size_t n, uint64_t event)
+{
+    (void)rvi_buf_printf(out, "%s{\"event\":%llu", n ? "," : "", (unsigned long long)event);
+}
+
 static const char *truth(bool yes)
 {
     return yes ? "true" : "false";
@@ -153,18 +161,18 @@ static void put_generation(rvi_buf *out, const rvi_generation *g)
 }
 
 /* And what it took the place of. */
-static void put_lesson(rvi_buf *out, const rvi_lessons *all, const rvi_lesson *x)
+static void put_lesson(rvi_buf *out, size_t before, const rvi_lessons *all, const rvi_lesson *x)
 {
     size_t n = 0;
-    (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)x->event);
+    put_event(out, before, x->event);
     put_text(out, ",", "question", x->question);
     put_text(out, ",", "answer", x->answer);
     put_text(out, ",", "scope", rvi_scope_name(x->scope));
     for (size_t i = 0; &all->list[i] != x; i++) {
         const rvi_lesson *old = &all->list[i];
         if (old->ended_by != x->event) continue;
-        (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : ",\"instead_of\":[",
-                             (unsigned long long)old->event);
+        if (!n) (void)rvi_buf_puts(out, ",\"instead_of\":[");
+        put_event(out, n++, old->event);
         put_text(out, ",", "answer", old->answer);
         (void)rvi_buf_putc(out, '}');
     }
@@ -186,9 +194,8 @@ static void put_ended(rvi_buf *out, const rvi_learner *l)
     (void)rvi_buf_printf(out, "],\"ended\":[");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->in_force || x->forgotten) continue;
-        (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : "",
-                             (unsigned long long)x->event);
+        if (x->in_force || x->forgotten || x->scope == RV_SCOPE_ALWAYS) continue;
+        put_event(out, n++, x->event);
         put_text(out, ",", "question", x->question);
         put_text(out, ",", "answer", x->answer);
         (void)rvi_buf_printf(out, ",\"trained\":%s}",
@@ -196,16 +203,15 @@ static void put_ended(rvi_buf *out, const rvi_learner *l)
     }
 }
 
-static void put_instructions(rvi_buf *out, const rvi_instructions *all)
+static void put_instructions(rvi_buf *out, const rvi_lessons *all)
 {
     size_t n = 0;
     (void)rvi_buf_printf(out, "],\"instructions\":[");
     for (size_t i = 0; i < all->n; i++) {
-        const rvi_instruction *x = &all->list[i];
-        if (!x->in_force) continue;
-        (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : "",
-                             (unsigned long long)x->event);
-        put_text(out, ",", "text", x->text);
+        const rvi_lesson *x = &all->list[i];
+        if (!rvi_lesson_instructs(x)) continue;
+        put_event(out, n++, x->event);
+        put_text(out, ",", "text", x->answer);
         (void)rvi_buf_putc(out, '}');
     }
 }
@@ -223,9 +229,9 @@ static void put_doing(rvi_buf *out, const rvi_doing *d, bool paused)
     (void)rvi_buf_putc(out, '}');
 }
 
-static void put_preference(rvi_buf *out, const rvi_preference *p)
+static void put_preference(rvi_buf *out, size_t before, const rvi_preference *p)
 {
-    (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)p->event);
+    put_event(out, before, p->event);
     put_text(out, ",", "question", p->question);
     put_text(out, ",", "chosen", p->chosen);
     put_text(out, ",", "rejected", p->rejected);
@@ -253,20 +259,15 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     }
     (void)rvi_buf_printf(out, "],\"learned\":[");
     n = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) {
-        if (!l->lessons.list[i].in_force) continue;
-        if (n++) (void)rvi_buf_putc(out, ',');
-        put_lesson(out, &l->lessons, &l->lessons.list[i]);
-    }
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (rvi_lesson_answers(&l->lessons.list[i]))
+            put_lesson(out, n++, &l->lessons, &l->lessons.list[i]);
     put_ended(out, l);
-    put_instructions(out, &l->instructions);
+    put_instructions(out, &l->lessons);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
     n = 0;
-    for (size_t i = 0; i < l->preferences.n; i++) {
-        if (l->preferences.list[i].forgotten_by) continue;
-        if (n++) (void)rvi_buf_putc(out, ',');
-        put_preference(out, &l->preferences.list[i]);
-    }
+    for (size_t i = 0; i < l->preferences.n; i++)
+        if (!l->preferences.list[i].forgotten_by) put_preference(out, n++, &l->preferences.list[i]);
     (void)rvi_buf_printf(out, "]}");
     return out->failed ? rvi_nomem(err, "status") : RV_OK;
 }

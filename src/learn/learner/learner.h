@@ -20,11 +20,9 @@
 #include "learn/consolidate/options.h"
 #include "learn/instant/micro.h"
 #include "learn/recognise/recogniser.h"
-#include "learn/learner/doing.h"
 #include "learn/state/adapter_sets.h"
 #include "learn/state/generations.h"
 #include "learn/state/history.h"
-#include "learn/state/instructions.h"
 #include "learn/state/lessons.h"
 #include "learn/state/preferences.h"
 #include "learn/state/refusals.h"
@@ -57,17 +55,29 @@ typedef struct rvi_instant {
     uint64_t states[RVI_INSTANT_STATES]; /* events after which the store has its state, in order; 0:
                                             before all of them */
     size_t n_states;
-    size_t state_len;     /* bytes of the largest that was seen */
-    rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
-    rvi_probe *probe;
-    int since_probe; /* events */
-    bool probe_due;  /* and not done yet */
-    /* what is on its way, in pieces; NULL: nothing is */
-    rvi_capturer *next_capturer;
-    rvi_probe *next_probe;
-    int n_taken;    /* texts that the probe was begun with, */
-    bool takes_own; /* which may be the model's own, too */
+    size_t state_len;            /* bytes of the largest that was seen */
+    rvi_adapter *adapter;        /* of micro as it is; NULL: nothing yet */
+    rvi_probe *probe;            /* NULL: not needed yet */
+    int n_taken;                 /* texts that it has, or has begun */
+    int since_probe;             /* events */
+    bool probe_due;              /* and not done yet */
+    rvi_capturer *next_capturer; /* is on its way, in pieces; NULL: it is not */
 } rvi_instant;
+
+/* What the background thread does, and how far it is, for whoever asks, on any thread. */
+typedef struct rvi_doing {       /* texts are constants */
+    _Atomic(const char *) what;  /* NULL: there is no such thread */
+    _Atomic(const char *) stage; /* of it; NULL: none yet */
+    atomic_int n;                /* lessons or pairs that it is about */
+    atomic_int done, total;      /* of the stage, */
+    atomic_int begun_at;         /* which began with so much done, */
+    atomic_llong begun_ms;       /* at this time */
+} rvi_doing;
+
+void rvi_doing_begin(rvi_doing *d, const char *what, int n);
+void rvi_doing_report(rvi_doing *d, const char *stage, int done, int total);
+/* Seconds until the stage ends, if it goes on as it went; negative: nobody knows. */
+double rvi_doing_remaining(const rvi_doing *d);
 
 typedef struct rvi_learner {
     rvi_learner_parts parts;
@@ -90,8 +100,8 @@ typedef struct rvi_learner {
     bool has_baseline;
     rvi_history history;
     rvi_lessons lessons;
-    rvi_instructions instructions;
-    rvi_lock *instructing; /* guards them: requests of a service read them on any thread */
+    rvi_buf instructions;  /* lessons of scope always, a line each */
+    rvi_lock *instructing; /* guards it: requests of a service read it on any thread */
     rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;
@@ -100,6 +110,7 @@ typedef struct rvi_learner {
     char unerased[512];    /* why adapters of what was forgotten are still there; "": none are */
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
+    rvi_embedder *embedder;     /* NULL: none */
     rvi_recogniser *recogniser; /* of the lessons in force, */
     rvi_recogniser *refused;    /* and of requests for which one was wrong; NULL: not needed yet */
     uint64_t refused_at;        /* refusals.n_changes when it was made */
@@ -139,31 +150,6 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 
 /* ---- beside serving (jobs.h) ---- */
 
-/* A group of lessons on its way into the weights. */
-typedef struct rvi_round {
-    rvi_lesson_text *waiting, *old; /* the group; what the shared adapter learned before */
-    uint64_t *events;               /* of the group's lessons, */
-    uint64_t *said;                 /* and of the old ones */
-    bool *absorbed;
-    size_t n_waiting, n_old;
-    rvi_generation made; /* adapter NULL: not yet */
-    rvi_buf file;        /* it lies there; empty: there is no file */
-    rvi_shared before;   /* what the shared adapter was, until the round is published */
-    bool was_shared;
-} rvi_round;
-
-/* n_waiting 0: nothing waits. */
-rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_base_model *v,
-                          rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
-/* Does the group still stand as it was taken? */
-bool rvi_round_is_current(const rvi_round *r, const rvi_learner *l);
-/* *published false: the group does not stand any more as it was taken; nothing changed, and what
- * stands of it waits for another round. */
-rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published,
-                            rv_error *err) RVI_MUST_CHECK;
-/* What was not published is as if it had not been. */
-void rvi_round_deinit(rvi_round *r, rvi_learner *l);
 size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
 size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 

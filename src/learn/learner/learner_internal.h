@@ -17,8 +17,7 @@
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
 #include "learn/learner/learner.h"
-#include "learn/state/list.h"
-#include "learn/state/question.h"
+#include "learn/journal/list.h"
 
 /* ---- calibrate.c ---- */
 rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,
@@ -40,16 +39,11 @@ rv_status rvi_learner_read_paused(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- apply.c ---- */
-/* What the store says of lessons that their adapters were seen to say. */
-rv_status rvi_learner_mark_absorbed(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-
 /* What has this text in it ends, by an event; *n: becomes so many more as stood. */
 rv_status rvi_learner_end(rvi_learner *l, rvi_text given, uint64_t by, int *n,
                           rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_learned *x,
-                                    rv_error *err) RVI_MUST_CHECK;
 
 /* ---- feedback.c ---- */
 rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind); /* of its user */
@@ -61,7 +55,8 @@ bool rvi_learner_is_gated(const rvi_learner *l, const rvi_generation *g);
 bool rvi_learner_recall_reading(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out);
 void rvi_learner_save_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
                               size_t len);
-/* After every change of what stands: the recogniser knows exactly those lessons. */
+/* After every change of what stands: the recogniser knows exactly those lessons, and every chat has
+ * those instructions. */
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* The same where all that changed is that a lesson was added. */
 rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
@@ -105,8 +100,6 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
  * lessons and pairs. */
 void rvi_learner_withdraw(rvi_learner *l, uint64_t by, bool erase, int *n_gone, int *n_again);
 int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g); /* what it held; how many */
-/* Does an active adapter say it by itself, so that its slot is silent? */
-bool rvi_learner_is_trained(const rvi_learner *l, const rvi_lesson *x);
 
 /* ---- save.c ---- */
 #define RVI_GENERATION_FILE "generation-%06d.gguf"
@@ -120,14 +113,16 @@ void rvi_learner_remove_early(const char *dir); /* what killed processes have le
 rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 
-bool rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out); /* its path */
+/* Appends its path. */
+rv_status rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out,
+                                      rv_error *err) RVI_MUST_CHECK;
 
 rv_status rvi_learner_load_file(const rvi_learner *l, const char *path, rvi_adapter **out,
                                 rv_error *err) RVI_MUST_CHECK;
 
 /* ---- files.c ---- */
-/* Logs the publishing of a generation whose file is on the disk, with what it has absorbed; where
- * the store is shared, with the file. */
+/* Logs the publishing of a generation whose file is on the disk; where the store is shared, with
+ * the file. */
 rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rvi_feedback *f,
                                      rv_error *err) RVI_MUST_CHECK;
 /* Finds out which generations have no file, of those that the log names from this event on; *last:

@@ -16,13 +16,6 @@ int rvi_learner_next_number(const rvi_learner *l)
     return l->generations.last_number + 1;
 }
 
-bool rvi_learner_is_trained(const rvi_learner *l, const rvi_lesson *x)
-{
-    const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
-    return g && x->generation &&
-           rvi_generation_active(g); /* of what came after it nobody has asked */
-}
-
 /* ---- what a generation was made of ---- */
 
 static bool is_within(const rvi_generation *g, uint64_t event)
@@ -32,7 +25,8 @@ static bool is_within(const rvi_generation *g, uint64_t event)
 
 static bool lesson_is_of(const rvi_generation *g, const rvi_lesson *x)
 {
-    return g->origin != RVI_FROM_PAIRS && x->in_force && !x->generation && is_within(g, x->event);
+    return g->origin != RVI_FROM_PAIRS && rvi_lesson_answers(x) && !x->generation &&
+           is_within(g, x->event);
 }
 
 static bool pair_is_of(const rvi_generation *g, const rvi_preference *x)
@@ -54,23 +48,12 @@ static rv_status note_learned(const rvi_learner *l, rvi_generation *g, rv_error 
     return st;
 }
 
-static bool is_absorbed(const rvi_generation *g, uint64_t event)
-{
-    for (size_t i = 0; i < g->n_learned; i++)
-        if (g->learned[i].event == event) return g->learned[i].absorbed;
-    return false;
-}
-
 /* That is its own from now on. */
 static void claim(rvi_learner *l, const rvi_generation *g)
 {
     if (g->lost) return;
-    for (size_t i = 0; i < l->lessons.n; i++) {
-        rvi_lesson *x = &l->lessons.list[i];
-        if (!lesson_is_of(g, x)) continue;
-        x->generation = g->number;
-        x->absorbed = is_absorbed(g, x->event);
-    }
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (lesson_is_of(g, &l->lessons.list[i])) l->lessons.list[i].generation = g->number;
     for (size_t i = 0; i < l->preferences.n; i++)
         if (pair_is_of(g, &l->preferences.list[i])) l->preferences.list[i].generation = g->number;
 }
@@ -82,7 +65,6 @@ int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g)
         rvi_lesson *x = &l->lessons.list[i];
         if (x->generation != g->number) continue;
         x->generation = 0;
-        x->absorbed = false;
         n += x->in_force;
     }
     for (size_t i = 0; i < l->preferences.n; i++) {
@@ -137,7 +119,6 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     f.seed = l->o.seed;
     f.recipe = rvi_text_of(rvi_recipe_name(g));
     f.target = g->known;
-    if (f.kind == RVI_FEEDBACK_PUBLISH) rvi_generations_name_lost(&l->generations, g);
     if (l->deep && g->known) f.note = rvi_text_of(l->deep);
     f.n_parents = g->n_parents;
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];

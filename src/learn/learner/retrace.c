@@ -55,22 +55,16 @@ static rv_status make_again(tracer *t, const published *p)
     rvi_learner *l = t->l;
     size_t before = l->generations.n;
     char digest[RVI_SHA256_HEX] = "";
-    bool made = false;
     rv_status st = rvi_learner_calibrate(l, t->progress, t->ctx, t->err);
     rvi_learner_lose_named(l, &p->lost);
     l->deep = !p->deep ? NULL : p->loss == RV_LOSS_KTO ? "kto" : "dpo";
-    if (!st && p->pairs) {
-        rvi_job j = {.kind = &rvi_job_trains_deep, .loss = p->loss};
-        st = rvi_job_carry_out(&j, l, RVI_DEEP_LEAST, t->progress, t->ctx, t->err);
-    } else if (!st) {
-        rvi_round r;
-        st = rvi_round_take(&r, l, t->err);
-        if (!st && r.n_waiting && r.made.first == p->first && r.made.last == p->last) {
-            st = rvi_round_train(&r, l, &l->base, t->progress, t->ctx, t->err);
-            if (!st) st = rvi_round_publish(&r, l, &made, t->err);
-        }
-        rvi_round_deinit(&r, l);
+    rvi_job j = {.kind = p->pairs ? &rvi_job_trains_deep : &rvi_job_trains, .loss = p->loss};
+    if (!st) st = j.kind->take(&j, l, t->err);
+    if (!st && j.n && j.made.first == p->first && j.made.last == p->last) {
+        st = j.kind->compute(&j, l, &l->base, t->progress, t->ctx, t->err);
+        if (!st) st = j.kind->publish(&j, l, t->err);
     }
+    rvi_job_drop(&j, l);
     l->deep = NULL;
     if (!st && l->generations.n > before)
         st = rvi_adapter_digest(l->generations.list[before].adapter, digest, t->err);

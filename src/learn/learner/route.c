@@ -16,7 +16,7 @@ static size_t reading_key(uint64_t lesson, char key[32])
 static const char *reading_table(const rvi_learner *l, rvi_kept what)
 {
     bool gist = what == RVI_KEPT_GIST;
-    if (l->parts.embedder) return gist ? "gist" : "reading";
+    if (l->embedder) return gist ? "gist" : "reading";
     return gist ? "gist.spelled" : "reading.spelled";
 }
 
@@ -62,9 +62,28 @@ static rv_status recognise_one(rvi_learner *l, const rvi_lesson *x, rv_error *er
     return RV_OK;
 }
 
+/* The newest last. */
+static rv_status write_instructions(rvi_learner *l, rv_error *err)
+{
+    rvi_buf text = {0};
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (rvi_lesson_instructs(&l->lessons.list[i]))
+            (void)rvi_buf_printf(&text, "%s%s", text.len ? "\n" : "", l->lessons.list[i].answer);
+    if (text.failed) {
+        rvi_buf_deinit(&text);
+        return rvi_nomem(err, "instructions");
+    }
+    rvi_lock_take(l->instructing);
+    rvi_buf before = l->instructions;
+    l->instructions = text;
+    rvi_lock_give(l->instructing);
+    rvi_buf_deinit(&before);
+    return RV_OK;
+}
+
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
 {
-    rv_status st = RV_OK;
+    rv_status st = write_instructions(l, err);
     for (size_t i = 0; !st && i < l->lessons.n; i++)
         st = recognise_one(l, &l->lessons.list[i], err);
     return st;
@@ -73,6 +92,7 @@ rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
 rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err)
 {
     const rvi_lesson *last = &l->lessons.list[l->lessons.n - 1];
+    if (last->scope == RV_SCOPE_ALWAYS) return write_instructions(l, err);
     rv_status st = recognise_one(l, last, err);
     for (size_t i = 0; !st && i + 1 < l->lessons.n; i++)
         if (l->lessons.list[i].ended_by == last->event)
@@ -116,9 +136,7 @@ static bool was_wrong(const rvi_learner *l, const rvi_lesson *x)
 static rv_status need_refused(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
-    if (!l->refused)
-        st = rvi_recogniser_new(&l->refused, l->parts.embedder, l->parts.embedder_t,
-                                l->parts.embedder ? l->parts.embedder->be : NULL, NULL, err);
+    if (!l->refused) st = rvi_recogniser_new(&l->refused, l->embedder, NULL, err);
     if (st || l->refused_at == l->refusals.n_changes) return st;
     rvi_recogniser_clear(l->refused);
     for (size_t i = 0; !st && i < l->refusals.n; i++) {
@@ -236,15 +254,6 @@ static rv_status hold_adapters(rvi_learner *l, const rvi_lesson *asked, bool all
     return rvi_adapter_sets_hold(&l->sets, adapters, n, out, err);
 }
 
-/* A slot rests where its adapter was seen to say the same by itself: alone, asked the very question
- * that taught it, and nothing before. Of other wordings the judge knows more than weights do. */
-static bool rests(const rvi_learner *l, const rvi_plan *p, const char *const *turns, size_t n_turns)
-{
-    const rvi_adapter_set *set = rvi_made_set_of(p->adapters);
-    return n_turns == 1 && set && set->n == 1 && rvi_learner_is_trained(l, p->asked) &&
-           rvi_question_same(turns[0], p->asked->question);
-}
-
 static rv_status find_asked(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
                             rv_error *err)
 {
@@ -255,38 +264,14 @@ static rv_status find_asked(rvi_learner *l, const char *const *turns, size_t n_t
 
 /* ---- in pieces ---- */
 
-static void hold_embedders(const rvi_learner *l, int n)
-{
-    rvi_recogniser *all[] = {l->recogniser, l->refused};
-    for (size_t i = 0; i < RVI_COUNT(all); i++) {
-        rvi_embedder *e = rvi_recogniser_embedder(all[i]);
-        if (e) rvi_embedder_hold(e, n);
-    }
-}
-
-static bool were_held(const rvi_learner *l)
-{
-    rvi_embedder *a = rvi_recogniser_embedder(l->recogniser),
-                 *b = rvi_recogniser_embedder(l->refused);
-    return (a && rvi_embedder_was_held(a)) || (b && rvi_embedder_was_held(b));
-}
-
 bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turns)
 {
     rvi_plan plan = {0};
-    if (!l->parts.embedder) return false;
-    hold_embedders(l, 0);
-    bool more = find_asked(l, turns, n_turns, &plan, NULL) && were_held(l);
-    hold_embedders(l, -1);
+    if (!l->embedder) return false;
+    rvi_embedder_hold(l->embedder, 0);
+    bool more = find_asked(l, turns, n_turns, &plan, NULL) && rvi_embedder_was_held(l->embedder);
+    rvi_embedder_hold(l->embedder, -1);
     return more;
-}
-
-static void forget_passes(const rvi_learner *l)
-{
-    rvi_embedder *a = rvi_recogniser_embedder(l->recogniser),
-                 *b = rvi_recogniser_embedder(l->refused);
-    if (a) rvi_embedder_forget(a);
-    if (b) rvi_embedder_forget(b);
 }
 
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
@@ -295,10 +280,9 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     *out = (rvi_plan){0};
     rv_status st = rvi_instant_catch_up(l, err);
     if (!st) st = find_asked(l, turns, n_turns, out, err);
-    forget_passes(l);
+    if (l->embedder) rvi_embedder_forget(l->embedder);
     if (!st) st = hold_adapters(l, out->asked, false, &out->adapters, err);
-    if (!st && out->asked && !l->o.no_slots && !rests(l, out, turns, n_turns))
-        out->lesson = out->asked;
+    if (!st && !l->o.no_slots) out->lesson = out->asked;
     return st;
 }
 
@@ -312,9 +296,10 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out, rv_error *err)
 {
     rvi_lock_take(l->instructing);
-    rv_status st = rvi_instructions_write(&l->instructions, out, err);
+    bool done =
+        !l->instructions.len || rvi_buf_append(out, l->instructions.data, l->instructions.len);
     rvi_lock_give(l->instructing);
-    return st;
+    return done ? RV_OK : rvi_nomem(err, "instructions");
 }
 
 size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max)

@@ -17,9 +17,10 @@ static const char early[] = "training-";
 
 /* ---- generation files ---- */
 
-bool rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out)
+rv_status rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out, rv_error *err)
 {
-    return rvi_buf_printf(out, "%s/" RVI_GENERATION_FILE, l->dir, number);
+    bool done = rvi_buf_printf(out, "%s/" RVI_GENERATION_FILE, l->dir, number);
+    return done ? RV_OK : rvi_nomem(err, "path");
 }
 
 /* Where an adapter comes from, as its files say. */
@@ -60,8 +61,7 @@ rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, r
 {
     rvi_buf path = {0};
     if (!l->dir) return RV_OK;
-    rv_status st =
-        rvi_learner_generation_file(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    rv_status st = rvi_learner_generation_file(l, g->number, &path, err);
     if (!st) st = rvi_learner_write(l, g, path.data, false, err);
     rvi_buf_deinit(&path);
     return st;
@@ -96,8 +96,7 @@ rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rv
                                       rv_error *err)
 {
     rvi_buf path = {0};
-    rv_status st =
-        rvi_learner_generation_file(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    rv_status st = rvi_learner_generation_file(l, g->number, &path, err);
     if (!st) st = rvi_os_replace(file, path.data, err);
     if (!st) st = rvi_os_sync_parent(path.data, err);
     rvi_buf_deinit(&path);

@@ -165,29 +165,21 @@ rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err)
 
 /* ---- opening ---- */
 
-typedef struct names {
-    char owner[OWNER + 1];
-    rvi_buf list; /* first pieces' names without the piece, each ended */
-} names;
-
-static int note_name(void *ctx, rvi_bytes key, rvi_bytes record)
+static int note_state(void *ctx, rvi_bytes key, rvi_bytes record)
 {
-    names *n = ctx;
-    const char *name = key.data;
+    rvi_learner *l = ctx;
+    rvi_instant *in = &l->instant;
+    char owner[OWNER + 1], name[KEY] = "";
     (void)record;
-    if (key.len <= OWNER + 4 || key.len >= KEY || memcmp(name, n->owner, OWNER) ||
-        memcmp(name + key.len - 4, ".000", 4))
-        return key.len > OWNER && memcmp(name, n->owner, OWNER) > 0; /* those of others come then */
-    return !rvi_buf_append(&n->list, name, key.len - 4) || !rvi_buf_putc(&n->list, 0);
-}
-
-static rv_status find_names(rvi_learner *l, names *out, rv_error *err)
-{
-    *out = (names){0};
-    owner_of(l, out->owner);
-    rv_status st = rvi_store_scan(&l->store, states, out->owner, OWNER, note_name, out, err);
-    if (!st && out->list.failed) st = rvi_nomem(err, "names");
-    return st;
+    owner_of(l, owner);
+    if (key.len >= KEY) return 0;
+    memcpy(name, key.data, key.len);
+    if (strncmp(name, owner, OWNER)) return 1; /* those of others come then */
+    if (key.len <= OWNER + 4 || strcmp(name + key.len - 4, ".000")) return 0; /* no first piece */
+    if (in->n_states == RVI_INSTANT_STATES) /* more than this version keeps */
+        memmove(in->states, in->states + 1, --in->n_states * sizeof *in->states);
+    in->states[in->n_states++] = strtoull(name + OWNER + 1, NULL, 10);
+    return 0;
 }
 
 /* From the newest state that can be read; the adapter's snapshots are of the newest whole one. */
@@ -227,18 +219,11 @@ static rv_status load_newest(rvi_learner *l, rv_error *err)
 rv_status rvi_instant_reopen_scores(rvi_learner *l, rv_error *err)
 {
     rvi_instant *in = &l->instant;
-    names n;
+    char owner[OWNER + 1];
+    owner_of(l, owner);
     in->n_states = 0;
-    rv_status st = find_names(l, &n, err);
-    for (size_t at = 0; !st && at < n.list.len; at += strlen(n.list.data + at) + 1) {
-        if (in->n_states == RVI_INSTANT_STATES) { /* more than this version keeps */
-            memmove(in->states, in->states + 1, (in->n_states - 1) * sizeof *in->states);
-            in->n_states--;
-        }
-        in->states[in->n_states++] = strtoull(n.list.data + at + OWNER + 1, NULL, 10);
-    }
+    rv_status st = rvi_store_scan(&l->store, states, owner, OWNER, note_state, l, err);
     if (!st && in->n_states) st = rvi_instant_new_micro(l, err);
     if (!st && in->n_states) st = load_newest(l, err);
-    rvi_buf_deinit(&n.list);
     return st;
 }

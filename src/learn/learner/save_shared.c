@@ -92,23 +92,15 @@ static rv_status read_snapshot(rvi_generation *g, const rvi_snapshot *s, rv_erro
 
 rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err)
 {
-    uint64_t numbers[RVI_SNAPSHOT_RING];
     uint8_t model[RVI_SHA256_LEN];
-    size_t n;
-    rv_status st = RV_OK;
+    rvi_snapshot s;
+    rv_error why = {0};
     if (!l->dir || g->origin != RVI_FROM_SHARED) return RV_OK;
     owner(l, model);
-    if (rvi_snapshot_list(l->dir, name, numbers, &n, NULL)) return RV_OK;
-    for (size_t i = n; !st && !g->theta && i-- > 0;) {
-        rvi_snapshot s;
-        rv_error why = {0};
-        if (!rvi_snapshot_load(&s, l->dir, name, model, numbers[i], &why)) {
-            if (s.generation == (uint64_t)g->number) st = read_snapshot(g, &s, err);
-        } else if (why.code == RV_E_NOMEM) {
-            st = rvi_nomem(err, "snapshot");
-        }
-        rvi_snapshot_close(&s);
-    }
+    rv_status st = rvi_snapshot_load(&s, l->dir, name, model, (uint64_t)g->number, &why);
+    if (st) return st == RV_E_NOMEM ? rvi_nomem(err, "snapshot") : RV_OK;
+    st = read_snapshot(g, &s, err);
+    rvi_snapshot_close(&s);
     return st;
 }
 
@@ -120,7 +112,6 @@ static void wait_again(rvi_learner *l)
         const rvi_generation *g = rvi_learner_generation(l, l->lessons.list[i].generation);
         if (!l->lessons.list[i].generation || !g || g->origin != RVI_FROM_SHARED) continue;
         l->lessons.list[i].generation = 0;
-        l->lessons.list[i].absorbed = false;
     }
 }
 

@@ -15,14 +15,12 @@ typedef struct known_text {
     int32_t ids[RVI_EMBEDDER_TOKENS];
     size_t n;
     float *states; /* NULL: this place is free */
-    uint64_t used; /* when */
 } known_text;
 
 typedef struct known_pair {
     int32_t a[RVI_EMBEDDER_COMPARED], b[RVI_EMBEDDER_COMPARED];
     size_t n_a, n_b; /* both 0: this place is free */
     float odds;
-    uint64_t used;
 } known_pair;
 
 enum {
@@ -56,7 +54,7 @@ struct rvi_embedder {
     bool began; /* a pass was computed since then */
     known_text texts[TEXTS];
     known_pair pairs[PAIRS];
-    uint64_t n_uses;
+    size_t n_texts, n_pairs; /* that were remembered: the oldest make room */
 };
 
 static void tap(void *ctx, const char *name, rvi_cols values, int n_rows)
@@ -232,13 +230,12 @@ static void copy_states(float *block, size_t n, float *middle, float *last, floa
         memcpy(out ? parts[i] : block, out ? block : parts[i], lens[i] * sizeof *block);
 }
 
-static bool recall_text(rvi_embedder *e, const int32_t *ids, size_t n, float *middle, float *last,
-                        float *mean)
+static bool recall_text(const rvi_embedder *e, const int32_t *ids, size_t n, float *middle,
+                        float *last, float *mean)
 {
     for (int i = 0; i < TEXTS; i++) {
-        known_text *x = &e->texts[i];
+        const known_text *x = &e->texts[i];
         if (!x->states || !same_ids(x->ids, x->n, ids, n)) continue;
-        x->used = ++e->n_uses;
         copy_states(x->states, n, middle, last, mean, true);
         return true;
     }
@@ -251,23 +248,20 @@ static void remember_text(rvi_embedder *e, const int32_t *ids, size_t n, float *
 {
     float *states = e->holds ? rvi_alloc_array(states_of(n), sizeof *states) : NULL;
     if (!states) return;
-    known_text *x = e->texts; /* the least recently used */
-    for (int i = 1; i < TEXTS; i++)
-        if (e->texts[i].used < x->used) x = &e->texts[i];
+    known_text *x = &e->texts[e->n_texts++ % TEXTS];
     rvi_free(x->states);
-    *x = (known_text){.n = n, .states = states, .used = ++e->n_uses};
+    *x = (known_text){.n = n, .states = states};
     memcpy(x->ids, ids, n * sizeof *ids);
     copy_states(states, n, middle, last, mean, false);
 }
 
-static bool recall_pair(rvi_embedder *e, rvi_embedder_pair *p)
+static bool recall_pair(const rvi_embedder *e, rvi_embedder_pair *p)
 {
     for (int i = 0; i < PAIRS; i++) {
-        known_pair *x = &e->pairs[i];
+        const known_pair *x = &e->pairs[i];
         if (!x->n_a && !x->n_b) continue;
         if (!same_ids(x->a, x->n_a, p->a, p->n_a) || !same_ids(x->b, x->n_b, p->b, p->n_b))
             continue;
-        x->used = ++e->n_uses;
         p->odds = x->odds;
         return true;
     }
@@ -277,10 +271,8 @@ static bool recall_pair(rvi_embedder *e, rvi_embedder_pair *p)
 static void remember_pair(rvi_embedder *e, const rvi_embedder_pair *p)
 {
     if (!e->holds) return;
-    known_pair *x = e->pairs;
-    for (int i = 1; i < PAIRS; i++)
-        if (e->pairs[i].used < x->used) x = &e->pairs[i];
-    *x = (known_pair){.n_a = p->n_a, .n_b = p->n_b, .odds = p->odds, .used = ++e->n_uses};
+    known_pair *x = &e->pairs[e->n_pairs++ % PAIRS];
+    *x = (known_pair){.n_a = p->n_a, .n_b = p->n_b, .odds = p->odds};
     memcpy(x->a, p->a, p->n_a * sizeof *p->a);
     memcpy(x->b, p->b, p->n_b * sizeof *p->b);
 }

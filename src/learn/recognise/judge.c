@@ -23,24 +23,9 @@ typedef struct alignment {
     float middle[WORDS][WORDS], last[WORDS][WORDS], spelling[WORDS][WORDS], match[WORDS][WORDS];
 } alignment;
 
-/* Products of 16-bit numbers are what compilers turn into vectors without being asked. */
 static void widen(int16_t *to, const int8_t *from, int n)
 {
     for (int i = 0; i < n; i++) to[i] = from[i];
-}
-
-static float dot_spelling(const int16_t *a, const int16_t *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_SPELLING; i++) sum += a[i] * b[i];
-    return (float)sum;
-}
-
-static float dot_states(const int16_t *a, const int16_t *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a[i] * b[i];
-    return (float)sum;
 }
 
 /* Unlike fmaxf, which must ask for NaN, this is one instruction, also of vectors. */
@@ -63,8 +48,8 @@ static void align_spelling(alignment *a, const rvi_reading *x, const rvi_reading
     for (int i = 0; i < x->n; i++) {
         widen(u, x->spelling[i], RVI_SPELLING);
         for (int j = 0; j < y->n; j++)
-            a->spelling[i][j] =
-                dot_spelling(u, v[j]) * x->words[i].spelling_scale * y->words[j].spelling_scale;
+            a->spelling[i][j] = rvi_dot_16(u, v[j], RVI_SPELLING) * x->words[i].spelling_scale *
+                                y->words[j].spelling_scale;
     }
 }
 
@@ -75,7 +60,7 @@ static void align_states(float to[WORDS][WORDS], int8_t (*const x)[RVI_EMBEDDER_
     for (int j = 0; j < m; j++) widen(v[j], y[j], RVI_EMBEDDER_WIDTH);
     for (int i = 0; i < n; i++) {
         widen(u, x[i], RVI_EMBEDDER_WIDTH);
-        for (int j = 0; j < m; j++) to[i][j] = dot_states(u, v[j]);
+        for (int j = 0; j < m; j++) to[i][j] = rvi_dot_16(u, v[j], RVI_EMBEDDER_WIDTH);
     }
 }
 

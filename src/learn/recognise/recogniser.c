@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/journal/text.h"
 #include "learn/recognise/follow.h"
 #include "learn/recognise/judge.h"
 #include "learn/recognise/sentences.h"
@@ -23,10 +24,11 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 /* To compare takes longer than all the rest. The embedder's odds are seldom higher than MOST_ODDS:
  * lessons that even they would not make sure are not compared, nor are those whose odds are this
  * many times worse than the best one's. A sure one that is CLEAR of the next ends the search. */
-#define MOST_ODDS  3.0f
-#define FAR_BEHIND 4.5f
-#define CLEAR      2.7f
-#define NEARLY     0.02f /* probabilities that differ by less are alike */
+#define MOST_ODDS     3.0f
+#define FAR_BEHIND    4.5f
+#define CLEAR         2.7f
+#define NEARLY        0.02f /* probabilities that differ by less are alike */
+#define SPELLED_ALIKE 0.4f
 /* From here on all that the judge aligns asks for the same: nothing is left to compare. */
 #define CERTAIN 0.95f
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
@@ -62,20 +64,14 @@ struct rvi_recogniser {
     size_t n, cap;
 };
 
-rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
-                             const rvi_tokenizer *t, rvi_backend *be,
+rv_status rvi_recogniser_new(rvi_recogniser **out, rvi_embedder *embedder,
                              const rvi_recogniser_memory *memory, rv_error *err)
 {
-    *out = NULL;
-    rvi_recogniser *r = rvi_zalloc(sizeof *r);
+    rvi_recogniser *r = *out = rvi_zalloc(sizeof *r);
     if (!r) return rvi_nomem(err, "recogniser");
+    r->embedder = embedder;
     if (memory) r->memory = *memory;
-    rv_status st = embedder ? rvi_embedder_new(&r->embedder, embedder, t, be, err) : RV_OK;
-    if (st)
-        rvi_recogniser_free(r);
-    else
-        *out = r;
-    return st;
+    return RV_OK;
 }
 
 static void free_lesson(lesson *x)
@@ -97,15 +93,9 @@ void rvi_recogniser_free(rvi_recogniser *r)
 {
     if (!r) return;
     rvi_recogniser_clear(r);
-    rvi_embedder_free(r->embedder);
     rvi_free(r->lessons);
     rvi_free(r->outlines);
     rvi_free(r);
-}
-
-rvi_embedder *rvi_recogniser_embedder(rvi_recogniser *r)
-{
-    return r ? r->embedder : NULL;
 }
 
 /* Where the lesson of this number lies; n: it is not there. */
@@ -123,16 +113,6 @@ static size_t find(const rvi_recogniser *r, uint64_t number)
 }
 
 /* ---- lessons ---- */
-
-static char *copy(const char *text, size_t len)
-{
-    char *p = rvi_alloc_array(len + 1, 1);
-    if (p) {
-        memcpy(p, text, len);
-        p[len] = 0;
-    }
-    return p;
-}
 
 /* Only rare words: otherwise it is a sentence that somebody wrote. */
 static bool was_lent(const rvi_reading *about)
@@ -172,9 +152,10 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
         r->outlines = outlines;
         r->cap = cap;
     }
-    lesson x = {.number = number,
-                .question = copy(question, strlen(question)),
-                .answer = copy(answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES))};
+    lesson x = {
+        .number = number,
+        .question = rvi_text_copy(rvi_text_of(question)),
+        .answer = rvi_text_copy((rvi_text){answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES)})};
     rv_status st = x.question && x.answer ? find_about(&x, err) : rvi_nomem(err, "lessons");
     if (st) {
         free_lesson(&x);
@@ -339,20 +320,6 @@ typedef struct candidate {
     bool compared;
 } candidate;
 
-static float likeness_of_spelling(const outline *a, const outline *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_SPELLING; i++) sum += a->spelled[i] * b->spelled[i];
-    return (float)sum / (STEPS * STEPS);
-}
-
-static float likeness_of_meaning(const outline *a, const outline *b)
-{
-    int32_t sum = 0;
-    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a->meaning[i] * b->meaning[i];
-    return (float)sum / (STEPS * STEPS);
-}
-
 /* Keeps the likest, at most HALF of them. */
 static void put_candidate(candidate list[HALF], size_t *n, size_t at_lesson, float likeness)
 {
@@ -372,8 +339,8 @@ static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidat
     outline_of(&asked, request);
     for (size_t i = 0; i < r->n; i++) {
         const outline *x = &r->outlines[i];
-        float letters = likeness_of_spelling(x, &asked);
-        float meaning = likeness_of_meaning(x, &asked);
+        float letters = rvi_dot_16(x->spelled, asked.spelled, RVI_SPELLING) / (STEPS * STEPS);
+        float meaning = rvi_dot_16(x->meaning, asked.meaning, RVI_EMBEDDER_WIDTH) / (STEPS * STEPS);
         put_candidate(list, &n, i, meaning + 0.5f * letters);
         put_candidate(spelled, &n_spelled, i, letters);
     }
@@ -415,6 +382,30 @@ static bool is_about(const lesson *x, const rvi_reading *asked)
         shared += has ? weight : 0;
     }
     return shared >= ABOUT * all;
+}
+
+static float likeness_of_words(const rvi_reading *x, int i, const rvi_reading *y, int k)
+{
+    int32_t sum = 0;
+    for (int j = 0; j < RVI_SPELLING; j++) sum += x->spelling[i][j] * y->spelling[k][j];
+    return (float)sum * x->words[i].spelling_scale * y->words[k].spelling_scale;
+}
+
+_Static_assert(RVI_READING_WORDS <= 32, "a bit each");
+
+/* Names that are spelled nearly alike are alike to judge and embedder. */
+static void look_for_words(const lesson *x, const rvi_reading *asked, rvi_recognised *out)
+{
+    const rvi_reading *a = x->asked;
+    for (int i = 0; i < asked->n; i++) {
+        bool has = false, like = false;
+        for (int k = 0; k < a->n && !has; k++) {
+            has = a->words[k].key == asked->words[i].key;
+            like |= likeness_of_words(asked, i, a, k) > SPELLED_ALIKE;
+        }
+        out->has |= (uint32_t)has << i;
+        out->resembles |= (uint32_t)(like && !has) << i;
+    }
 }
 
 /* From this probability on a lesson's answer is spoken. */
@@ -493,7 +484,8 @@ static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
     float difference = a->probability - b->probability;
     if (difference > NEARLY || difference < -NEARLY || a->lesson == b->lesson)
         return difference > 0;
-    return a->lesson > b->lesson;
+    bool named = a->has & b->resembles, other = b->has & a->resembles;
+    return named != other ? named : a->lesson > b->lesson;
 }
 
 /* Keeps the likeliest, each lesson once. */
@@ -534,6 +526,7 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, bool 
         rvi_recognised found = {.lesson = r->lessons[c->at].number,
                                 .probability = c->probability,
                                 .sure = c->probability >= sure_of(r)};
+        if (found.sure) look_for_words(&r->lessons[c->at], asked, &found);
         put_in(&found, out, max, n);
     }
     rvi_reading_free(asked);

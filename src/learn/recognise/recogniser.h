@@ -22,13 +22,10 @@ typedef struct rvi_recogniser_memory {
     void (*keep)(void *ctx, rvi_kept what, uint64_t lesson, const void *data, size_t len);
 } rvi_recogniser_memory;
 
-/* embedder: all-MiniLM-L6-v2, or NULL: lessons are recognised by spelling alone. Borrowed with its
- * tokenizer and backend. memory may be NULL. */
-rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
-                             const rvi_tokenizer *t, rvi_backend *be,
+/* embedder: borrowed; NULL: lessons are recognised by spelling alone. memory may be NULL. */
+rv_status rvi_recogniser_new(rvi_recogniser **out, rvi_embedder *embedder,
                              const rvi_recogniser_memory *memory, rv_error *err) RVI_MUST_CHECK;
-void rvi_recogniser_free(rvi_recogniser *r);              /* accepts NULL */
-rvi_embedder *rvi_recogniser_embedder(rvi_recogniser *r); /* NULL: there is none; accepts NULL */
+void rvi_recogniser_free(rvi_recogniser *r); /* accepts NULL */
 
 /* Texts are copied. One that is there already stays. */
 rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t lesson, const char *question,
@@ -42,10 +39,14 @@ typedef struct rvi_recognised {
     uint64_t lesson;   /* 0: none */
     float probability; /* that it is what the request asks for */
     bool sure;         /* likely enough for its answer to be spoken */
+    /* words of the request, by their place: that its question has, and that it has not but others
+     * that are spelled nearly alike */
+    uint32_t has, resembles;
 } rvi_recognised;
 
-/* The likeliest first; of lessons that are nearly as likely as each other the newest (the one with
- * the highest number). Returns at most max of them; *n 0: there are no lessons. */
+/* The likeliest first; of lessons that are nearly as likely as each other the one that has a name
+ * of the request where the other has one like it, or else the newest (the one with the highest
+ * number). Returns at most max of them; *n 0: there are no lessons. */
 rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
                              size_t max, size_t *n, rv_error *err) RVI_MUST_CHECK;
 

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "learn/journal/text.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 /* ---- names ---- */
 
@@ -103,7 +103,7 @@ int rvi_generations_go_back(rvi_generations *g, uint64_t to, uint64_t by)
 bool rvi_generation_has_learned(const rvi_generation *x, uint64_t event)
 {
     size_t i = 0;
-    while (i < x->n_learned && x->learned[i].event != event) i++;
+    while (i < x->n_learned && x->learned[i] != event) i++;
     return i < x->n_learned;
 }
 
@@ -140,10 +140,10 @@ void rvi_generations_name_lost(const rvi_generations *g, rvi_generation *x)
 rv_status rvi_generation_learn(rvi_generation *x, uint64_t event, rv_error *err)
 {
     if (rvi_generation_has_learned(x, event)) return RV_OK;
-    rvi_learned *more = rvi_realloc_array(x->learned, x->n_learned + 1, sizeof *more);
+    uint64_t *more = rvi_realloc_array(x->learned, x->n_learned + 1, sizeof *more);
     if (!more) return rvi_nomem(err, "generations");
     x->learned = more;
-    x->learned[x->n_learned++] = (rvi_learned){.event = event};
+    x->learned[x->n_learned++] = event;
     return RV_OK;
 }
 
@@ -157,7 +157,7 @@ rv_status rvi_generations_inherit(const rvi_generations *g, rvi_generation *x, r
         bool merged = x->origin == RVI_FROM_MERGE && is_parent(x, older->number);
         bool goes_on = merged || (replaces(x, older) && in_use);
         for (size_t k = 0; goes_on && !st && k < older->n_learned; k++)
-            st = rvi_generation_learn(x, older->learned[k].event, err);
+            st = rvi_generation_learn(x, older->learned[k], err);
     }
     return st;
 }

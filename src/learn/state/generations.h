@@ -17,11 +17,6 @@ typedef enum rvi_origin {
 
 enum { RVI_GENERATION_PARENTS = RVI_FEEDBACK_MAX_PARENTS };
 
-typedef struct rvi_learned {
-    uint64_t event; /* of a lesson or a pair that it was trained on */
-    bool absorbed;  /* the adapter was seen to say that lesson by itself */
-} rvi_learned;
-
 typedef struct rvi_generation {
     int number; /* 1, 2, 3 ... */
     rvi_origin origin;
@@ -35,7 +30,7 @@ typedef struct rvi_generation {
     bool told;            /* and the log says so */
     rvi_adapter *adapter; /* NULL: not loaded, because it was not used yet; erased; or lost */
     char digest[RVI_SHA256_HEX]; /* of the adapter as its file has it; "": unknown */
-    rvi_learned *learned;        /* also by those that it goes on from */
+    uint64_t *learned; /* events of what it was trained on, and those that it goes on from */
     size_t n_learned;
     float *theta, *fisher; /* of a shared adapter when it was published: what training goes on from,
                               n_theta each; may be NULL */
@@ -43,8 +38,8 @@ typedef struct rvi_generation {
     int n_groups;
     uint64_t first, last; /* events it was made from; 0: none */
     uint64_t known;       /* the last event of the log when its making began; 0: not made here */
-    int parents[RVI_GENERATION_PARENTS]; /* of a merge; of others those that were lost by then, so
-                                            that what they held waited again */
+    int parents[RVI_GENERATION_PARENTS]; /* of a merge; of others those that were lost when its
+                                            making began, so that what they held waited again */
     size_t n_parents;
     rvi_study_result figures; /* n_steps 0: not trained here */
     /* what it was seen to say by itself when it was made here: of what it learned, and of so many

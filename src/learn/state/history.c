@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "learn/journal/text.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 rv_status rvi_history_reserve(rvi_history *h, rv_error *err)
 {

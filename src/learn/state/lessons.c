@@ -5,7 +5,27 @@
 #include "base/mem.h"
 #include "learn/journal/text.h"
 #include "learn/consolidate/words.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
+
+/* ---- questions ---- */
+
+uint64_t rvi_question_key(const char *text)
+{
+    uint64_t key;
+    if (rvi_words_key(&key, text, strlen(text), NULL)) return 0;
+    return key ? key : 1;
+}
+
+bool rvi_question_may_be(uint64_t a, uint64_t b)
+{
+    return a == b || !a || !b;
+}
+
+bool rvi_question_same(const char *a, const char *b)
+{
+    bool same = false;
+    return !rvi_words_same(&same, a, strlen(a), b, strlen(b), NULL) && same;
+}
 
 /* ---- one ---- */
 
@@ -28,20 +48,30 @@ static rv_status speak(rvi_lesson *x, const rvi_base_model *v, rv_error *err)
     return st;
 }
 
-rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
-                          const char *answer, rv_error *err)
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, rvi_text question,
+                          rvi_text answer, rv_scope scope, rv_error *err)
 {
-    rvi_text asked = rvi_text_trim(rvi_text_of(question));
-    rvi_text taught = rvi_text_trim(rvi_text_of(answer));
-    *x = (rvi_lesson){.in_force = true};
+    rvi_text asked = rvi_text_trim(question), taught = rvi_text_trim(answer);
+    *x = (rvi_lesson){.in_force = true, .scope = scope};
     if (!taught.len) return rvi_error(err, RV_E_INVALID, "the corrected answer is empty");
     x->answer = rvi_text_copy(taught);
     x->question = rvi_text_copy(asked.len ? asked : taught);
     bool whole = x->question && x->answer;
     if (whole) x->key = rvi_question_key(x->question);
-    rv_status st = whole ? speak(x, v, err) : rvi_nomem(err, "lessons");
+    rv_status st = whole ? RV_OK : rvi_nomem(err, "lessons");
+    if (!st && scope != RV_SCOPE_ALWAYS) st = speak(x, v, err);
     if (st) rvi_lesson_deinit(x);
     return st;
+}
+
+bool rvi_lesson_answers(const rvi_lesson *x)
+{
+    return x->in_force && x->scope != RV_SCOPE_ALWAYS;
+}
+
+bool rvi_lesson_instructs(const rvi_lesson *x)
+{
+    return x->in_force && x->scope == RV_SCOPE_ALWAYS;
 }
 
 static void end(rvi_lesson *x, uint64_t by)
@@ -62,7 +92,8 @@ rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err)
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (l->list[i].in_force && rvi_question_may_be(l->list[i].key, x->key) &&
+        if (l->list[i].in_force && rvi_lesson_answers(&l->list[i]) == rvi_lesson_answers(x) &&
+            rvi_question_may_be(l->list[i].key, x->key) &&
             rvi_question_same(l->list[i].question, x->question))
             end(&l->list[i], event);
     l->list[l->n] = *x;
@@ -100,15 +131,15 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
     return ended;
 }
 
-rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n, rv_error *err)
+rv_status rvi_lessons_forget(rvi_lessons *l, rvi_text text, uint64_t by, int *n, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
         bool in = false;
-        st = rvi_words_contain(&in, x->question, strlen(x->question), text, strlen(text), err);
+        st = rvi_words_contain(&in, x->question, strlen(x->question), text.data, text.len, err);
         if (!st && !in)
-            st = rvi_words_contain(&in, x->answer, strlen(x->answer), text, strlen(text), err);
+            st = rvi_words_contain(&in, x->answer, strlen(x->answer), text.data, text.len, err);
         if (!in) continue;
         *n += x->in_force;
         x->forgotten = true;
@@ -122,16 +153,10 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int 
 static rv_status apply_correction(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
                                   rv_error *err)
 {
-    char *question = rvi_text_copy(f->question), *answer = rvi_text_copy(f->corrected);
     rvi_lesson x;
-    rv_status st = question && answer ? rvi_lessons_reserve(l, err) : rvi_nomem(err, "event");
-    if (!st) st = rvi_lesson_init(&x, v, question, answer, err);
-    if (!st) {
-        x.scope = f->scope;
-        rvi_lessons_add(l, &x, f->seq);
-    }
-    rvi_free(question);
-    rvi_free(answer);
+    rv_status st = rvi_lessons_reserve(l, err);
+    if (!st) st = rvi_lesson_init(&x, v, f->question, f->corrected, f->scope, err);
+    if (!st) rvi_lessons_add(l, &x, f->seq);
     return st == RV_E_TOO_LONG ? RV_OK : st; /* of an earlier version: all else is still learned */
 }
 
@@ -139,8 +164,7 @@ rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_bas
                             rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_lessons_take_back(l, f->target, f->seq);
-    if (f->kind == RVI_FEEDBACK_CORRECTION && f->scope != RV_SCOPE_ALWAYS &&
-        !rvi_text_is(f->note, "preference"))
+    if (f->kind == RVI_FEEDBACK_CORRECTION && !rvi_text_is(f->note, "preference"))
         return apply_correction(l, f, v, err);
     return RV_OK;
 }

@@ -1,25 +1,35 @@
 /* lessons.h - corrections: a question and the answer it should have had, as they were given.
  *
  * Of the corrections of one question the newest stands; the others are kept, and stand again when
- * what ended them is taken back. Nothing is ever removed, so that the log and the list agree. */
+ * what ended them is taken back. Nothing is ever removed, so that the log and the list agree.
+ *
+ * One of scope always is an instruction: its answer stands before every chat, and for its question
+ * too. It is not spoken, and goes into no weights. */
 #ifndef RVI_LEARN_STATE_LESSONS_H
 #define RVI_LEARN_STATE_LESSONS_H
 
 #include "learn/journal/log.h"
-#include "learn/state/question.h"
 #include "learn/consolidate/base_model.h"
+
+/* Is it the same question, but for case, white space and the marks of sentences? */
+bool rvi_question_same(const char *a, const char *b);
+
+/* Tells questions apart at once, in any script: of thousands one is looked for with every lesson.
+ * 0: there was no memory to make it, and it says nothing. */
+uint64_t rvi_question_key(const char *text);
+/* False: the two are not the same question. */
+bool rvi_question_may_be(uint64_t a, uint64_t b);
 
 typedef struct rvi_lesson {
     uint64_t event;
-    rv_scope scope; /* topic or exact */
+    rv_scope scope;
     char *question, *answer;
-    uint64_t key;   /* of the question (question.h) */
-    rvi_ids spoken; /* the answer's tokens, ended */
+    uint64_t key;   /* of the question */
+    rvi_ids spoken; /* the answer's tokens, ended; of an instruction none */
     int generation; /* that holds it; 0: it waits */
     bool in_force;
     uint64_t ended_by; /* the event after which it is no longer in force, */
     bool forgotten;    /* which was its forgetting */
-    bool absorbed;     /* the adapter says it by itself: its slot is not needed */
 } rvi_lesson;
 
 typedef struct rvi_lessons { /* {0} is empty */
@@ -29,13 +39,15 @@ typedef struct rvi_lessons { /* {0} is empty */
 
 /* A lesson that is in no list yet. Where no question was given, the answer stands for it too.
  * RV_E_INVALID: the answer is empty. RV_E_TOO_LONG: it has more tokens than can be spoken. */
-rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
-                          const char *answer, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, rvi_text question,
+                          rvi_text answer, rv_scope scope, rv_error *err) RVI_MUST_CHECK;
 void rvi_lesson_deinit(rvi_lesson *x);
+bool rvi_lesson_answers(const rvi_lesson *x);   /* in force, and no instruction */
+bool rvi_lesson_instructs(const rvi_lesson *x); /* in force, and one */
 
 /* Room for one more, so that the next cannot fail: before it is logged. */
 rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err) RVI_MUST_CHECK;
-/* Takes x; it stands, and no other of the same question. */
+/* Takes x; it stands, and no other of the same question (or instruction of the same words). */
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event);
 rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
 /* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
@@ -43,7 +55,7 @@ rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unk
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
 /* All with this text in their question or answer end, those that did not stand any more too; *n:
  * becomes so many more as stood. */
-rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n,
+rv_status rvi_lessons_forget(rvi_lessons *l, rvi_text text, uint64_t by, int *n,
                              rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came; forgetting is left to the learner. */
 rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "learn/consolidate/words.h"
 #include "learn/journal/text.h"
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 static void free_texts(rvi_preference *x)
 {
@@ -14,8 +14,8 @@ static void free_texts(rvi_preference *x)
     rvi_free(x->rejected);
 }
 
-static rv_status add(rvi_preferences *p, uint64_t event, rvi_text question, rvi_text chosen,
-                     rvi_text rejected, rv_error *err)
+rv_status rvi_preferences_add(rvi_preferences *p, uint64_t event, rvi_text question,
+                              rvi_text chosen, rvi_text rejected, rv_error *err)
 {
     rvi_preference *x = rvi_list_room((void **)&p->list, p->n, &p->cap, sizeof *x);
     if (!x) return rvi_nomem(err, "preferences");
@@ -29,12 +29,6 @@ static rv_status add(rvi_preferences *p, uint64_t event, rvi_text question, rvi_
     }
     free_texts(x);
     return rvi_nomem(err, "preferences");
-}
-
-rv_status rvi_preferences_add(rvi_preferences *p, uint64_t event, const char *question,
-                              const char *chosen, const char *rejected, rv_error *err)
-{
-    return add(p, event, rvi_text_of(question), rvi_text_of(chosen), rvi_text_of(rejected), err);
 }
 
 bool rvi_preference_waits(const rvi_preference *x)
@@ -53,7 +47,7 @@ bool rvi_preferences_remove(rvi_preferences *p, uint64_t event)
     return false;
 }
 
-rv_status rvi_preferences_forget(rvi_preferences *p, const char *text, uint64_t by, int *n,
+rv_status rvi_preferences_forget(rvi_preferences *p, rvi_text text, uint64_t by, int *n,
                                  rv_error *err)
 {
     rv_status st = RV_OK;
@@ -62,7 +56,7 @@ rv_status rvi_preferences_forget(rvi_preferences *p, const char *text, uint64_t 
         const char *fields[] = {x->question, x->chosen, x->rejected};
         bool in = false;
         for (size_t k = 0; !st && !in && k < RVI_COUNT(fields); k++)
-            st = rvi_words_contain(&in, fields[k], strlen(fields[k]), text, strlen(text), err);
+            st = rvi_words_contain(&in, fields[k], strlen(fields[k]), text.data, text.len, err);
         if (!in && !st) continue;
         *n += !x->forgotten_by;
         x->forgotten_by = by;
@@ -74,7 +68,7 @@ rv_status rvi_preferences_apply(rvi_preferences *p, const rvi_feedback *f, rv_er
 {
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_preferences_remove(p, f->target);
     if (f->kind == RVI_FEEDBACK_CORRECTION && rvi_text_is(f->note, "preference"))
-        return add(p, f->seq, f->question, f->corrected, f->given, err);
+        return rvi_preferences_add(p, f->seq, f->question, f->corrected, f->given, err);
     return RV_OK;
 }
 

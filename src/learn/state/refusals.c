@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "learn/journal/text.h"
-#include "learn/state/list.h"
-#include "learn/state/question.h"
+#include "learn/journal/list.h"
+#include "learn/state/lessons.h"
 
 static void free_texts(rvi_refusal *x)
 {
@@ -27,15 +27,19 @@ static void cut(rvi_refusals *r, size_t at)
     r->n_changes++;
 }
 
-rv_status rvi_refusals_add(rvi_refusals *r, const rvi_refusal *given, rv_error *err)
+rv_status rvi_refusals_add(rvi_refusals *r, uint64_t event, uint64_t lesson, rvi_text request,
+                           rvi_text avoid, uint64_t branch, rv_error *err)
 {
+    bool known = branch && branch - 1 <= avoid.len;
     if (r->n == RVI_REFUSALS_MAX) cut(r, 0);
     rvi_refusal *x = rvi_list_room((void **)&r->list, r->n, &r->cap, sizeof *x);
     if (!x) return rvi_nomem(err, "judgements");
-    *x = *given;
-    x->request = rvi_text_copy(rvi_text_of(given->request));
-    x->avoid = given->avoid ? rvi_text_copy(rvi_text_of(given->avoid)) : NULL;
-    if (!x->request || (given->avoid && !x->avoid)) {
+    *x = (rvi_refusal){.event = event,
+                       .lesson = lesson,
+                       .request = rvi_text_copy(request),
+                       .avoid = known ? rvi_text_copy(avoid) : NULL,
+                       .branch = known ? (size_t)branch - 1 : 0};
+    if (!x->request || (known && !x->avoid)) {
         free_texts(x);
         return rvi_nomem(err, "judgements");
     }
@@ -84,17 +88,8 @@ rv_status rvi_refusals_apply(rvi_refusals *r, const rvi_feedback *f, rv_error *e
 {
     if (f->kind == RVI_FEEDBACK_UNDO) rvi_refusals_remove(r, f->target);
     if (!is_refusal(f)) return RV_OK;
-    rvi_refusal x = {.event = f->seq, .lesson = f->target};
-    x.request = rvi_text_copy(f->question);
-    bool known = f->kind == RVI_FEEDBACK_THUMB && f->branch && f->branch - 1 <= f->note.len;
-    if (known) {
-        x.avoid = rvi_text_copy(f->note);
-        x.branch = (size_t)f->branch - 1;
-    }
-    rv_status st =
-        x.request && (x.avoid || !known) ? rvi_refusals_add(r, &x, err) : rvi_nomem(err, "event");
-    free_texts(&x);
-    return st;
+    return rvi_refusals_add(r, f->seq, f->target, f->question, f->note,
+                            f->kind == RVI_FEEDBACK_THUMB ? f->branch : 0, err);
 }
 
 void rvi_refusals_deinit(rvi_refusals *r)

@@ -27,8 +27,10 @@ typedef struct rvi_refusals { /* {0} is empty */
     uint64_t n_changes;
 } rvi_refusals;
 
-/* x: texts are copied; event 0: not logged yet. */
-rv_status rvi_refusals_add(rvi_refusals *r, const rvi_refusal *x, rv_error *err) RVI_MUST_CHECK;
+/* Texts are copied. event 0: not logged yet. branch: as an event has it (journal/log.h), 0: it is
+ * not known how the answer began. */
+rv_status rvi_refusals_add(rvi_refusals *r, uint64_t event, uint64_t lesson, rvi_text request,
+                           rvi_text avoid, uint64_t branch, rv_error *err) RVI_MUST_CHECK;
 void rvi_refusals_remove(rvi_refusals *r, uint64_t event); /* a missing one is no error */
 const rvi_refusal *rvi_refusals_find(const rvi_refusals *r, uint64_t event); /* NULL: unknown */
 /* Was this request refused after that event? */

@@ -1,6 +1,6 @@
-/* list.h - lists that grow: what the owners of this room share. */
-#ifndef RVI_LEARN_STATE_LIST_H
-#define RVI_LEARN_STATE_LIST_H
+/* list.h - lists that grow. */
+#ifndef RVI_LEARN_JOURNAL_LIST_H
+#define RVI_LEARN_JOURNAL_LIST_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "learn/state/list.h"
+#include "learn/journal/list.h"
 
 #include <string.h>
 
