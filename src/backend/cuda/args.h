@@ -179,6 +179,7 @@ enum {
     RVI_CUDA_ROW_STAGES = 4,
     RVI_CUDA_RAW_BYTES = (RVI_CUDA_ROW_QUERIES + 3) * 128 * 4, /* raw_row of attention.cuh */
     RVI_CUDA_HEADS_SHARED = 96 << 10,
+    RVI_CUDA_CLUSTER = 16,     /* blocks at most */
     RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
     RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */
 };

@@ -370,18 +370,19 @@ static int first_blocks(int blocks, int first, int second, int together)
  * one, it becomes heads_row, which attends too. All keys are of one run. */
 static bool join_product(rvi_cuda *c, const rvi_cuda_attention_args *args)
 {
-    enum { MOST = 16, TURNS = 2 }; /* blocks of a cluster; tiles of a block, one after the other */
+    enum { TURNS = 2 }; /* tiles of a block, one after the other */
     rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
     int group = args->n_heads / args->kv.n_kv_heads, per_head = args->kv.head_size / 16,
         tiles = (group + 2) * per_head;
     rvi_cuda_product_args p;
-    if (!c->early || !args->early || !last ||
+    if (!c->has_clusters || !args->early || !last ||
         (last->kernel != RVI_CUDA_product_row &&
          (last->kernel < RVI_CUDA_product_row_Q4_0 || last->kernel > RVI_CUDA_product_row_F16)))
         return false;
     memcpy(&p, last->args, sizeof p);
     if (!is_product_of(&p, args)) return false;
-    int blocks = RVI_MIN(RVI_MAX((tiles + p.together - 1) / p.together, RVI_CUDA_RUN), MOST);
+    int blocks =
+        RVI_MIN(RVI_MAX((tiles + p.together - 1) / p.together, RVI_CUDA_RUN), RVI_CUDA_CLUSTER);
     uint32_t shared =
         RVI_CUDA_ROW_STAGE + (uint32_t)(p.x.n + 127) / 128 * 256 + RVI_CUDA_RAW_BYTES + 16 +
         (uint32_t)(RVI_CUDA_RUN * group * (args->kv.head_size + RVI_CUDA_PART_MORE)) * 4;

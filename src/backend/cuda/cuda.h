@@ -149,10 +149,10 @@ typedef struct rvi_cuda {
     rvi_cu_function *functions[RVI_CUDA_KERNELS];
     rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
     bool exact;
-    int n_blocks;          /* four for each processor */
-    bool early;            /* launches may overlap, see `begin` of kernels.cu; there are clusters */
-    atomic_int failed;     /* the first rvi_cu_result that was not 0 */
-    const char *failed_in; /* what was being done then */
+    int n_blocks;             /* four for each processor */
+    bool early, has_clusters; /* launches may overlap, see `begin` of kernels.cu */
+    atomic_int failed;        /* the first rvi_cu_result that was not 0 */
+    const char *failed_in;    /* what was being done then */
 
     rvi_cuda_command *commands; /* the list */
     int n_commands, first;      /* first: what is started begins there */

@@ -74,6 +74,8 @@ typedef struct rvi_cu_launch {
     X(module_function, "cuModuleGetFunction",                                                      \
       (rvi_cu_function * *out, rvi_cu_module * m, const char *name))                               \
     X(function_set, "cuFuncSetAttribute", (rvi_cu_function * f, int attribute, int value))         \
+    X(active_clusters, "cuOccupancyMaxActiveClusters",                                             \
+      (int *n, rvi_cu_function *f, const rvi_cu_launch *l))                                        \
     X(alloc, "cuMemAlloc_v2", (rvi_cu_address * out, size_t size))                                 \
     X(release, "cuMemFree_v2", (rvi_cu_address at))                                                \
     X(host_alloc, "cuMemAllocHost_v2", (void **out, size_t size))                                  \
