@@ -388,9 +388,10 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS) heads_row(rvi_cuda_product_args p, rv
     c.first = c.see.x / KEYS, c.chunks = c.see.y / KEYS - c.first + 1;
     int rank = blockIdx.x;
     bool attends = rank < c.chunks, newest = rank == c.chunks - 1;
-    if (threadIdx.x < 2 && attends)
-        expect_sent(r.come + threadIdx.x, 4 * (threadIdx.x == 0 ? (c.group + (newest ? 2 : 0)) * c.size
-                                                                : c.chunks * c.group * (c.size + 2)));
+    if (threadIdx.x == 0 && attends) {
+        expect_sent(r.come, (c.group + (newest ? 2 : 0)) * c.size * 4);
+        expect_sent(r.come + 1, c.chunks * c.group * (c.size + 2) * 4);
+    }
     __syncthreads();
     cluster_arrive();
     if (attends) {
