@@ -28,7 +28,7 @@ uint16_t to_half(float f)
 struct function {
     const char *name;
     void (*run)(const void *args);
-    size_t size;
+    size_t size, size2; /* of its arguments; size2: of a second one, which lies behind the first */
 };
 
 #define ROW(name, args)                                                                            \
@@ -40,6 +40,8 @@ static const function functions[] = {
             ROW(lora_down, lora) ROW(lora_up, lora) ROW(kv_write, kv_write) ROW(rope_kv, rope_kv)
                 ROW(attention, attention) ROW(attention_merge, attention)
                     ROW(attention_tiles, attention) ROW(rope_keys, rope_kv) ROW(attention_wide_64, attention) ROW(attention_wide_128, attention) ROW(attention_row, attention) ROW(attention_join, attention)
+                    {"heads_row", [](const void *a) { heads_row(*(const rvi_cuda_product_args *)a, *(const rvi_cuda_attention_args *)((const rvi_cuda_product_args *)a + 1)); },
+                     sizeof(rvi_cuda_product_args), sizeof(rvi_cuda_attention_args)},
                     ROW(prepare, product) ROW(product_row, product) ROW(product_few, product) ROW(add_segments, product)
                         ROW(product_tiles_32, product) ROW(product_tiles_128, product)
                             ROW(product_tiles_64, product) ROW(prepare_tiles, product)
@@ -81,7 +83,7 @@ extern "C" __attribute__((visibility("default"))) fake_state *fake_driver(void)
 struct launch {
     const function *f;
     simt_index grid;
-    unsigned threads;
+    unsigned threads, cluster;
     std::vector<char> args;
 };
 typedef std::vector<launch> graph;
@@ -92,7 +94,7 @@ static int run(const launch &l)
     if (state.sticky) return state.sticky;
     state.launches++;
     if (state.fail_after >= 0 && state.fail_after-- == 0) return state.sticky = 700;
-    simt_run(l.f->run, l.args.data(), l.grid, l.threads);
+    simt_run(l.f->run, l.args.data(), l.grid, l.threads, l.cluster);
     return 0;
 }
 
@@ -142,9 +144,9 @@ API cuDeviceGetName(char *name, int size, int)
     strncpy(name, "fake device", (size_t)size);
     return 0;
 }
-API cuDeviceGetAttribute(int *v, int, int)
+API cuDeviceGetAttribute(int *v, int attribute, int)
 {
-    *v = 8;
+    *v = attribute == 75 ? 9 : attribute == 16 ? 64 : 8; /* major: has clusters; processors */
     return 0;
 }
 API cuDevicePrimaryCtxRetain(void **c, int)
@@ -184,6 +186,11 @@ API cuModuleGetFunction(const function **out, void *, const char *name)
 }
 API cuFuncSetAttribute(const function *, int, int)
 {
+    return 0;
+}
+API cuOccupancyMaxActiveClusters(int *n, const function *, const void *)
+{
+    *n = 1;
     return 0;
 }
 API cuMemAlloc_v2(uint64_t *out, size_t size)
@@ -273,25 +280,29 @@ API cuEventSynchronize(void *)
 {
     return state.sticky;
 }
-API cuLaunchKernel(const function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned,
-                   unsigned, unsigned, void *, void **args, void **)
-{
-    if (!gx || !gy || !gz || gy > 65535 || gz > 65535) return 1;
-    const char *bytes = (const char *)args[0];
-    launch l = {f, {gx, gy, gz}, bx, std::vector<char>(bytes, bytes + f->size)};
-    if (!capturing) return run(l);
-    capturing->push_back(l);
-    return 0;
-}
+struct launch_attribute {
+    int id, zero;
+    unsigned value[16];
+};
 struct launch_config {
     unsigned grid[3], threads[3], shared;
     void *stream;
-    const void *attributes;
+    const launch_attribute *attributes;
     unsigned n_attributes;
 };
-API cuLaunchKernelEx(const launch_config *l, const function *f, void **args, void **extra)
+API cuLaunchKernelEx(const launch_config *c, const function *f, void **args, void **)
 {
-    return cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->threads[0], 1, 1, l->shared, l->stream, args, extra);
+    const unsigned *grid = c->grid;
+    if (!grid[0] || !grid[1] || !grid[2] || grid[1] > 65535 || grid[2] > 65535) return 1;
+    const char *bytes = (const char *)args[0], *more = (const char *)args[1];
+    launch l = {f, {grid[0], grid[1], grid[2]}, c->threads[0], 1, std::vector<char>(bytes, bytes + f->size)};
+    if (f->size2) l.args.insert(l.args.end(), more, more + f->size2);
+    for (unsigned i = 0; i < c->n_attributes; i++)
+        if (c->attributes[i].id == 4) l.cluster = c->attributes[i].value[0];
+    if (grid[0] % l.cluster) return 1;
+    if (!capturing) return run(l);
+    capturing->push_back(l);
+    return 0;
 }
 API cuStreamBeginCapture_v2(void *, int)
 {

@@ -40,45 +40,75 @@ __asm__(".text\n"
 
 simt_index threadIdx, blockIdx, blockDim, gridDim;
 
-enum { MOST = 1024, STACK = 64 << 10 };
+enum { MOST = 1024, STACK = 64 << 10, CLUSTER = 16, SHARED = 228 << 10 };
 
-static struct fiber {
+struct fiber {
     void *stack_pointer;
     char *stack;
-    bool done;
+    bool done, waits; /* for others */
     uint32_t shown;
-} fibers[MOST];
+};
+static struct block {
+    fiber *fibers;
+    uint8_t *shared;
+    unsigned live, arrived, generation;
+} blocks[CLUSTER], *now;
 static void *scheduler;
-static unsigned n_fibers, n_live, n_arrived, generation;
+static unsigned n_fibers, cluster_arrived;
+static unsigned long cluster_threads;
 static void (*kernel)(const void *);
 static const void *kernel_args;
 
-static void wait_a_turn()
+static fiber *me()
 {
-    unsigned me = threadIdx.x;
-    simt_switch(&fibers[me].stack_pointer, scheduler);
+    return &now->fibers[threadIdx.x];
+}
+
+static void wait_a_turn(bool for_others = false)
+{
+    me()->waits = for_others;
+    simt_switch(&me()->stack_pointer, scheduler);
+}
+
+uint8_t *simt_shared(int b)
+{
+    return blocks[(unsigned)b % CLUSTER].shared;
+}
+
+void simt_arrive(void)
+{
+    cluster_arrived++;
+}
+
+bool simt_have_arrived(void)
+{
+    return cluster_arrived == cluster_threads;
+}
+
+void simt_let_others(void)
+{
+    wait_a_turn(true);
 }
 
 void simt_sync_block(void)
 {
-    unsigned mine = generation;
-    n_arrived++;
-    while (generation == mine) {
-        if (n_arrived == n_live) {
-            n_arrived = 0;
-            generation++;
+    unsigned mine = now->generation;
+    now->arrived++;
+    while (now->generation == mine) {
+        if (now->arrived == now->live) {
+            now->arrived = 0;
+            now->generation++;
             break;
         }
-        wait_a_turn();
+        wait_a_turn(true);
     }
 }
 
 uint32_t simt_from(uint32_t v, int lane)
 {
-    unsigned me = threadIdx.x;
-    fibers[me].shown = v;
+    me()->shown = v;
     wait_a_turn();
-    uint32_t got = fibers[me / 32 * 32 + (unsigned)lane].shown;
+    uint32_t got = now->fibers[threadIdx.x / 32 * 32 + (unsigned)lane].shown;
     wait_a_turn();
     return got;
 }
@@ -87,10 +117,9 @@ static uint32_t shown[MOST][6];
 
 const uint32_t (*simt_show(const uint32_t mine[6]))[6]
 {
-    unsigned me = threadIdx.x;
-    memcpy(shown[me], mine, sizeof shown[me]);
+    memcpy(shown[threadIdx.x], mine, sizeof shown[threadIdx.x]);
     wait_a_turn();
-    return shown + me / 32 * 32;
+    return shown + threadIdx.x / 32 * 32;
 }
 
 void simt_seen(void)
@@ -101,10 +130,9 @@ void simt_seen(void)
 static void fiber_main()
 {
     kernel(kernel_args);
-    unsigned me = threadIdx.x;
-    fibers[me].done = true;
-    n_live--;
-    simt_switch(&fibers[me].stack_pointer, scheduler);
+    me()->done = true;
+    now->live--;
+    simt_switch(&me()->stack_pointer, scheduler);
     abort();
 }
 
@@ -122,30 +150,61 @@ static void prepare(fiber *f)
     top[1] = (void *)fiber_main;
 #endif
     f->stack_pointer = top;
-    f->done = false;
+    f->done = f->waits = false;
 }
 
+/* Until all its threads wait for others or are done. */
 static void run_block()
 {
-    n_live = n_fibers;
-    n_arrived = 0;
-    for (unsigned i = 0; i < n_fibers; i++) prepare(&fibers[i]);
-    while (n_live) {
+    for (bool go_on = true; now->live && go_on;) {
+        unsigned before = now->generation;
+        go_on = false;
         for (unsigned i = 0; i < n_fibers; i++) {
-            if (fibers[i].done) continue;
+            if (now->fibers[i].done) continue;
             threadIdx.x = i;
-            simt_switch(&scheduler, fibers[i].stack_pointer);
+            simt_switch(&scheduler, now->fibers[i].stack_pointer);
+            if (!now->fibers[i].waits) go_on = true;
         }
-        if (n_live && n_arrived == n_live) { /* the last one left instead of waiting */
-            n_arrived = 0;
-            generation++;
+        if (now->generation != before) go_on = true;
+        if (now->live && now->arrived == now->live) { /* the last one left instead of waiting */
+            now->arrived = 0;
+            now->generation++;
+            go_on = true;
         }
     }
 }
 
-void simt_run(void (*fn)(const void *args), const void *args, simt_index grid, unsigned threads)
+static void run_cluster(unsigned n)
 {
-    if (!threads || threads > MOST) abort();
+    enum { PATIENCE = 1 << 16 };
+    cluster_arrived = 0;
+    cluster_threads = (unsigned long)n * n_fibers;
+    for (unsigned b = 0; b < n; b++) {
+        block *k = &blocks[(blockIdx.x + b) % CLUSTER];
+        if (!k->fibers) k->fibers = (fiber *)calloc(MOST, sizeof *k->fibers);
+        if (!k->shared) k->shared = (uint8_t *)aligned_alloc(1024, SHARED);
+        k->live = n_fibers;
+        k->arrived = 0;
+        for (unsigned i = 0; i < n_fibers; i++) prepare(&k->fibers[i]);
+    }
+    unsigned first = blockIdx.x, left = n;
+    for (int turn = 0; left; turn++) {
+        if (turn == PATIENCE) abort(); /* blocks that wait for each other for ever */
+        for (unsigned b = 0; b < n; b++) {
+            blockIdx.x = first + b;
+            now = &blocks[blockIdx.x % CLUSTER];
+            if (!now->live) continue;
+            run_block();
+            if (!now->live) left--;
+        }
+    }
+    blockIdx.x = first;
+}
+
+void simt_run(void (*fn)(const void *args), const void *args, simt_index grid, unsigned threads,
+              unsigned cluster)
+{
+    if (!threads || threads > MOST || !cluster || cluster > CLUSTER) abort();
     kernel = fn;
     kernel_args = args;
     gridDim = grid;
@@ -153,5 +212,5 @@ void simt_run(void (*fn)(const void *args), const void *args, simt_index grid, u
     n_fibers = threads;
     for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++) run_block();
+            for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x += cluster) run_cluster(cluster);
 }

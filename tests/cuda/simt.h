@@ -1,5 +1,7 @@
 /* simt.h - what kernels.cu needs to be compiled for the host: the words of CUDA C++, and the
- * threads of a block as fibers that take turns (simt.cpp). Blocks run one after the other. */
+ * threads of a block as fibers that take turns (simt.cpp). Blocks run one after the other, those of
+ * a cluster until they wait for each other: what they do not have in dynamic shared memory is lost
+ * then. */
 #ifndef TESTS_CUDA_SIMT_H
 #define TESTS_CUDA_SIMT_H
 
@@ -13,7 +15,7 @@
 #define __launch_bounds__(...)
 #define __forceinline__      inline
 #define __align__(n)         __attribute__((aligned(n)))
-#define DYNAMIC_SHARED(name) alignas(1024) static uint8_t name[228 << 10]
+#define DYNAMIC_SHARED(name) uint8_t *name = simt_shared((int)blockIdx.x)
 
 struct simt_index {
     unsigned x, y, z;
@@ -36,7 +38,11 @@ struct int2 {
     int32_t x, y;
 };
 
+uint8_t *simt_shared(int block); /* of a block of the cluster that runs */
 void simt_sync_block(void);
+void simt_arrive(void); /* of the cluster's threads */
+bool simt_have_arrived(void);
+void simt_let_others(void);               /* the other blocks of the cluster go on */
 uint32_t simt_from(uint32_t v, int lane); /* what that lane of the warp has */
 /* What all lanes of the warp have, until simt_seen. */
 const uint32_t (*simt_show(const uint32_t mine[6]))[6];
@@ -257,7 +263,42 @@ static inline void mma_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, u
     mma(c, a0, a1, a2, a3, b0, b1, [](uint32_t u) { return __int_as_float((int32_t)(u << 16)); });
 }
 
-/* Runs fn(args) by grid x threads threads. */
-void simt_run(void (*fn)(const void *args), const void *args, simt_index grid, unsigned threads);
+/* See heads.cuh: a place has the bytes that are missing. */
+static inline void expect_sent(uint64_t *place, int bytes)
+{
+    *place = (uint64_t)bytes;
+}
+template <typename T> static inline void send_to(const float *to, T v, uint64_t *place, int block)
+{
+    uint8_t *mine = simt_shared((int)blockIdx.x), *there = simt_shared(block);
+    memcpy(there + ((uint8_t *)to - mine), &v, sizeof v);
+    *(uint64_t *)(there + ((uint8_t *)place - mine)) -= sizeof v;
+}
+static inline void send4(const float *to, float4 v, uint64_t *place, int block)
+{
+    if ((uintptr_t)to % 16) __builtin_trap();
+    send_to(to, v, place, block);
+}
+static inline void send2(const float *to, float x, float y, uint64_t *place, int block)
+{
+    if ((uintptr_t)to % 8) __builtin_trap();
+    send_to(to, float2{x, y}, place, block);
+}
+static inline void wait_for_sent(uint64_t *place)
+{
+    while (*(volatile uint64_t *)place) simt_let_others();
+}
+static inline void cluster_arrive(void)
+{
+    simt_arrive();
+}
+static inline void cluster_wait(void)
+{
+    while (!simt_have_arrived()) simt_let_others();
+}
+
+/* Runs fn(args) by grid x threads threads, in clusters of so many blocks along x. */
+void simt_run(void (*fn)(const void *args), const void *args, simt_index grid, unsigned threads,
+              unsigned cluster);
 
 #endif

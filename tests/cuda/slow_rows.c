@@ -3,10 +3,15 @@
  * sees. RUVLLM_TEST_CUDA=system: on a real device. */
 #include "cuda/fake.h"
 
-static rvi_backend *open_device(void)
+static bool is_real(void)
 {
     const char *name = getenv("RUVLLM_TEST_CUDA");
-    bool real = name && !strcmp(name, "system");
+    return name && !strcmp(name, "system");
+}
+
+static rvi_backend *open_device(void)
+{
+    bool real = is_real();
     rvi_backend *be;
     rvi_cuda_options o = {.n_threads = 1,
                           .driver = real ? NULL : FAKE_DRIVER,
@@ -165,8 +170,7 @@ static void check_tiles(rvi_backend *be, rvi_qtype type)
 static void tiles_of_all_types(void **state)
 {
     (void)state;
-    const char *name = getenv("RUVLLM_TEST_CUDA");
-    if (!name || strcmp(name, "system") != 0) skip(); /* minutes on the host */
+    if (!is_real()) skip(); /* minutes on the host */
     rvi_backend *be = open_device();
     seed = 3;
     for (int t = RVI_F16; t < RVI_QTYPE_COUNT; t++) check_tiles(be, (rvi_qtype)t);
@@ -346,12 +350,192 @@ static void attention(void **state)
     be->ops->free(be);
 }
 
+/* Queries, keys, values and attention of one row, which alone and with few keys are one kernel. */
+typedef struct layer_case {
+    rvi_qtype types[3];
+    int n_in, kv_heads, group, head_size, n_keys, window, launches; /* launches: of the row alone */
+    bool bias, interleaved;
+} layer_case;
+
+enum { NEAR = 3, LAYER_KEYS = 1300, LAYER_PAGES = LAYER_KEYS / RVI_PAGE_TOKENS + 1 };
+
+typedef struct layer {
+    const layer_case *is;
+    int nq, nk;
+    rvi_kv_store *kv;
+    rvi_tensor *in, *normed, *angles, *qkv, *mix, *norm, *bias[3];
+    weight w[3];
+    rvi_matmul product;
+    rvi_kv_row at[LAYER_KEYS];
+    int32_t pages[LAYER_PAGES];
+    float *x, *angle; /* of the last row */
+} layer;
+
+static rvi_tensor *some_floats(rvi_backend *be, int n)
+{
+    float *x = rvi_alloc_array((size_t)n, sizeof *x);
+    rvi_tensor *t;
+    for (int i = 0; i < n; i++) x[i] = some();
+    rvi_tensor_view view = {.name = "b",
+                            .type = RVI_F32,
+                            .n_dims = 1,
+                            .shape = {(uint64_t)n},
+                            .data = (const uint8_t *)x,
+                            .n_bytes = (size_t)n * sizeof *x};
+    assert_ok(be->ops->floats_new(be, &t, &view, 0, err));
+    rvi_free(x);
+    return t;
+}
+
+/* Older keys and values. */
+static void fill_pages(rvi_backend *be, layer *l)
+{
+    int n = l->nq + 2 * l->nk;
+    float *x = rvi_alloc_array((size_t)n, sizeof *x);
+    for (int i = 0; i < LAYER_PAGES; i++) l->pages[i] = (i * 7 + 3) % LAYER_PAGES;
+    for (int r = 0; r < l->is->n_keys; r++) {
+        for (int i = 0; i < n; i++) x[i] = some();
+        be->ops->rows_write(be, rvi_cols_of(l->qkv, 0, n), r, x);
+        l->at[r] = (rvi_kv_row){.pages = l->pages, .pos = r};
+    }
+    be->ops->kv_write(be, l->kv, 0, rvi_cols_of(l->qkv, l->nq, l->nk),
+                      rvi_cols_of(l->qkv, l->nq + l->nk, l->nk), l->at, l->is->n_keys);
+    be->ops->submit(be);
+    rvi_free(x);
+}
+
+static void some_product(rvi_backend *be, layer *l)
+{
+    const int outs[] = {l->nq, l->nk, l->nk};
+    l->product = (rvi_matmul){.x = rvi_cols_of(l->in, 0, l->is->n_in),
+                              .normed = rvi_cols_of(l->normed, 0, l->is->n_in),
+                              .norm = l->norm,
+                              .eps = 1e-5f,
+                              .n_parts = 3};
+    for (int i = 0, at = 0; i < 3; at += outs[i++]) {
+        l->w[i] = some_weight(be, l->is->types[i], outs[i], l->is->n_in);
+        if (l->is->bias) l->bias[i] = some_floats(be, outs[i]);
+        l->product.part[i] =
+            (rvi_product_part){l->w[i].t, l->bias[i], rvi_cols_of(l->qkv, at, outs[i])};
+    }
+}
+
+static layer *layer_new(rvi_backend *be, const layer_case *h)
+{
+    layer *l = rvi_zalloc(sizeof *l);
+    l->is = h;
+    l->nk = h->kv_heads * h->head_size;
+    l->nq = l->nk * h->group;
+    int all = l->nq + 2 * l->nk;
+    rvi_kv_spec spec = {.n_layers = 1,
+                        .n_kv_heads = h->kv_heads,
+                        .head_size = h->head_size,
+                        .n_pages = LAYER_PAGES,
+                        .type = RV_KV_F16};
+    assert_ok(be->ops->kv_new(be, &l->kv, &spec, err));
+    assert_ok(be->ops->rows_new(be, &l->in, NEAR, h->n_in, err));
+    assert_ok(be->ops->rows_new(be, &l->normed, NEAR, h->n_in, err));
+    assert_ok(be->ops->rows_new(be, &l->angles, NEAR, h->head_size, err));
+    assert_ok(be->ops->rows_new(be, &l->qkv, h->n_keys, all, err));
+    assert_ok(be->ops->rows_new(be, &l->mix, NEAR, l->nq, err));
+    assert_ok(be->ops->reserve(be, h->n_keys, RVI_MAX(all, h->n_in), 0, err));
+    l->norm = some_floats(be, h->n_in);
+    fill_pages(be, l);
+    some_product(be, l);
+    l->x = rvi_alloc_array((size_t)h->n_in, sizeof *l->x);
+    l->angle = rvi_alloc_array((size_t)h->head_size, sizeof *l->angle);
+    for (int r = 0; r < NEAR; r++) {
+        for (int i = 0; i < h->n_in; i++) l->x[i] = some();
+        for (int i = 0; i < h->head_size; i++) l->angle[i] = some();
+        be->ops->rows_write(be, rvi_cols_of(l->in, 0, h->n_in), r, l->x);
+        be->ops->rows_write(be, rvi_cols_of(l->angles, 0, h->head_size), r, l->angle);
+    }
+    return l;
+}
+
+static void layer_free(rvi_backend *be, layer *l)
+{
+    rvi_tensor *tensors[] = {l->in,   l->normed,  l->angles,  l->qkv,    l->mix,
+                             l->norm, l->bias[0], l->bias[1], l->bias[2]};
+    for (size_t i = 0; i < RVI_COUNT(tensors); i++)
+        if (tensors[i]) be->ops->tensor_free(be, tensors[i]);
+    for (int i = 0; i < 3; i++) free_weight(be, &l->w[i]);
+    be->ops->kv_free(be, l->kv);
+    rvi_free(l->x);
+    rvi_free(l->angle);
+    rvi_free(l);
+}
+
+/* The last n rows; of the last one: values and the attention's result. Returns launches. */
+static long run_layer(rvi_backend *be, layer *l, int n, float *out)
+{
+    const layer_case *h = l->is;
+    const rvi_kv_row *rows = l->at + h->n_keys - n;
+    rvi_cols q = rvi_cols_of(l->qkv, 0, l->nq), k = rvi_cols_of(l->qkv, l->nq, l->nk),
+             v = rvi_cols_of(l->qkv, l->nq + l->nk, l->nk), mix = rvi_cols_of(l->mix, 0, l->nq);
+    const rvi_attention a = {.n_heads = h->kv_heads * h->group,
+                             .n_kv_heads = h->kv_heads,
+                             .head_size = h->head_size,
+                             .scale = 0.01f,
+                             .window = h->window};
+    be->ops->submit(be);
+    long before = fake()->launches;
+    l->product.n_rows = n;
+    be->ops->matmul(be, &l->product);
+    be->ops->rope(be, rvi_cols_of(l->qkv, 0, l->nq + l->nk), h->head_size,
+                  rvi_cols_of(l->angles, 0, h->head_size), h->interleaved, n);
+    be->ops->kv_write(be, l->kv, 0, k, v, rows, n);
+    be->ops->attention(be, mix, q, l->kv, 0, &a, rows, n);
+    be->ops->submit(be);
+    long launches = fake()->launches - before;
+    be->ops->rows_read(be, v, n - 1, out);
+    be->ops->rows_read(be, mix, n - 1, out + l->nk);
+    return launches;
+}
+
+static void check_layer(rvi_backend *be, const layer_case *h)
+{
+    layer *l = layer_new(be, h);
+    size_t n = (size_t)(l->nk + l->nq);
+    float *want = rvi_alloc_array(n, sizeof *want), *got = rvi_alloc_array(n, sizeof *got);
+    (void)run_layer(be, l, NEAR, want);
+    be->ops->rows_write(be, l->product.x, 0, l->x);
+    be->ops->rows_write(be, rvi_cols_of(l->angles, 0, h->head_size), 0, l->angle);
+    long launches = run_layer(be, l, 1, got);
+    for (size_t i = 0; i < n; i++) assert_true(isfinite(want[i]));
+    if (memcmp(got, want, n * sizeof *got))
+        fail_msg("%d keys, %d heads of %d: a row alone has other bits", h->n_keys,
+                 h->kv_heads * h->group, h->head_size);
+    if (!is_real() && launches != h->launches)
+        fail_msg("%d keys, %d heads of %d: %ld launches instead of %d", h->n_keys,
+                 h->kv_heads * h->group, h->head_size, launches, h->launches);
+    layer_free(be, l);
+    rvi_free(want);
+    rvi_free(got);
+}
+
+static void layers(void **state)
+{
+    (void)state;
+    static const layer_case cases[] = {
+        {{RVI_Q4_0, RVI_Q4_0, RVI_Q4_0}, 576, 3, 3, 64, 3, 0, 1, false, false},
+        {{RVI_Q4_K, RVI_Q4_K, RVI_Q6_K}, 512, 2, 7, 64, 65, 0, 1, true, false}, /* two chunks */
+        {{RVI_Q8_0, RVI_Q5_0, RVI_Q5_0}, 160, 2, 2, 80, 256, 100, 1, false, true},
+        {{RVI_F16, RVI_F16, RVI_F16}, 1056, 1, 9, 32, 200, 0, 1, true, false},
+        {{RVI_Q6_K, RVI_Q6_K, RVI_Q6_K}, 2304, 1, 2, 128, 257, 0, 2, false, false}}; /* two runs */
+    rvi_backend *be = open_device();
+    seed = 4;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) check_layer(be, &cases[i]);
+    be->ops->free(be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products, reset, reset),
         cmocka_unit_test_setup_teardown(tiles_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(attention, reset, reset),
+        cmocka_unit_test_setup_teardown(layers, reset, reset),
         cmocka_unit_test_setup_teardown(turning, reset, reset),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);

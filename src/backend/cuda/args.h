@@ -171,11 +171,14 @@ enum {
     RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
     RVI_CUDA_WIDE_STAGES = 3, /* and its chunks on their way */
     RVI_CUDA_MAX_WIDE_HEAD = 128,
-    RVI_CUDA_KEY_ROWS = 32, /* that a block of rope_keys takes together */
+    RVI_CUDA_KEY_ROWS = 32,     /* that a block of rope_keys takes together */
     RVI_CUDA_ROW_QUERIES = 16,  /* heads that share keys, of attention_row at most */
     RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
     RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */
     RVI_CUDA_ROW_SHARED = 32768,
+    RVI_CUDA_RAW_BYTES = (RVI_CUDA_ROW_QUERIES + 3) * 128 * 4, /* raw_row of attention.cuh */
+    RVI_CUDA_HEADS_SHARED = 96 << 10,
+    RVI_CUDA_CLUSTER = 16,     /* blocks at most */
     RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
     RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */
 };

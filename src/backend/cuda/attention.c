@@ -1,4 +1,5 @@
 /* KV pages in device memory, and attention over them. */
+#include <limits.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
@@ -362,6 +363,73 @@ static void take_queries(rvi_cuda *c, rvi_cuda_attention_args *args, int n_rows)
                  RVI_CUDA_THREADS, &rope, sizeof rope);
 }
 
+/* Is it the product of these queries, keys and values? */
+static bool is_product_of(const rvi_cuda_product_args *p, const rvi_cuda_attention_args *a)
+{
+    int nk = a->kv.n_kv_heads * a->kv.head_size;
+    return p->n_parts == 3 && p->finish == RVI_CUDA_STORE && p->part[0].out == a->q.at &&
+           p->part[1].out == a->k.at && p->part[2].out == a->v.at && p->part[1].n_out == nk &&
+           p->part[2].n_out == nk && p->part[0].n_out == a->n_heads * a->kv.head_size &&
+           (a->q.at | a->k.at | a->v.at | a->out.at | a->angles.at |
+            (rvi_cuda_at)a->angles.n * sizeof(float)) %
+                   16 ==
+               0;
+}
+
+/* Blocks of a cluster that take the tiles of the first of two types, so that none takes long. */
+static int first_blocks(int blocks, int first, int second, int together)
+{
+    int best = blocks, least = INT_MAX;
+    for (int n = 1; second && n < blocks; n++) {
+        int rest = (blocks - n) * together, a = (first + n * together - 1) / (n * together),
+            b = (second + rest - 1) / rest;
+        if (RVI_MAX(a, b) > least) continue;
+        least = RVI_MAX(a, b);
+        best = n;
+    }
+    return best;
+}
+
+/* Where the last command is the product of the only row's queries, keys and values, and a small
+ * one, it becomes heads_row, which attends too. All keys are of one run. */
+static bool join_product(rvi_cuda *c, const rvi_cuda_attention_args *args)
+{
+    enum { TURNS = 2 }; /* tiles of a block, one after the other */
+    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    int group = args->n_heads / args->kv.n_kv_heads, per_head = args->kv.head_size / 16,
+        tiles = (group + 2) * per_head;
+    rvi_cuda_product_args p;
+    if (!c->has_clusters || !args->early || !last ||
+        (last->kernel != RVI_CUDA_product_row &&
+         (last->kernel < RVI_CUDA_product_row_Q4_0 || last->kernel > RVI_CUDA_product_row_F16)))
+        return false;
+    memcpy(&p, last->args, sizeof p);
+    if (!is_product_of(&p, args)) return false;
+    int blocks =
+        RVI_MIN(RVI_MAX((tiles + p.together - 1) / p.together, RVI_CUDA_RUN), RVI_CUDA_CLUSTER);
+    uint32_t shared =
+        RVI_CUDA_ROW_SHARED + (uint32_t)(p.x.n + 127) / 128 * 256 + RVI_CUDA_RAW_BYTES + 16 +
+        (uint32_t)(RVI_CUDA_RUN * group * (args->kv.head_size + RVI_CUDA_PART_MORE)) * 4;
+    if (shared > RVI_CUDA_HEADS_SHARED || tiles > TURNS * blocks * p.together ||
+        blocks * args->kv.n_kv_heads > c->n_blocks / 8)
+        return false;
+    p.first_tiles = group * per_head;
+    for (int i = 1; i < 3; i++)
+        if (p.part[i].type == p.part[0].type) p.first_tiles += per_head;
+    p.first_blocks = first_blocks(blocks, p.first_tiles, tiles - p.first_tiles, p.together);
+    rvi_cuda_command k = {.kernel = RVI_CUDA_heads_row,
+                          .grid = {(uint32_t)blocks, (uint32_t)args->kv.n_kv_heads, 1},
+                          .threads = RVI_CUDA_THREADS,
+                          .cluster = (uint8_t)blocks,
+                          .joined = 1,
+                          .shared = shared};
+    memcpy(k.args, &p, sizeof p);
+    *last = k;
+    rvi_cuda_attention_args a = *args;
+    a.n_parts = 0; /* whatever the position, so that the next list is the same */
+    return rvi_cuda_add(c, RVI_CUDA_heads_row, (uint32_t[]){0, 0, 0}, 0, &a, sizeof a);
+}
+
 /* No row has a neighbour: false where not all of their parts have a place. A part is a run where
  * there are so many that the processors are busy with them, or else a chunk. */
 static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args *args,
@@ -374,6 +442,10 @@ static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args
     args->n_parts = parts_for(a, rows, n_rows, args->per * RVI_CUDA_KEYS, &all);
     if (!all) return false;
     if (n_rows == 1) take_rope(c, args);
+    if (args->turns && rows[0].pos < RVI_CUDA_RUN * RVI_CUDA_KEYS && join_product(c, args)) {
+        args->n_parts = 0;
+        return true;
+    }
     if (args->n_parts <= RVI_CUDA_JOINED_HERE && heads <= RVI_CUDA_ARRIVALS)
         args->arrivals = kv->arrivals;
     int blocks = RVI_MAX(args->n_parts, 1);

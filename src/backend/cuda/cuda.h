@@ -59,6 +59,7 @@
     X(attention_wide_64)                                                                           \
     X(attention_wide_128)                                                                          \
     X(attention_row)                                                                               \
+    X(heads_row)                                                                                   \
     X(attention_join)                                                                              \
     X(operands)                                                                                    \
     X(gemm_f32)                                                                                    \
@@ -104,7 +105,11 @@ struct rvi_tensor {
 
 typedef struct rvi_cuda_command {
     rvi_cuda_kernel kernel;
-    uint32_t grid[3], threads;
+    uint32_t grid[3];
+    uint16_t threads;
+    uint8_t cluster; /* blocks, along the first dimension; 0: there are none */
+    uint8_t
+        joined; /* following commands that are not launched: their arguments are this one's too */
     uint32_t shared; /* bytes of dynamic shared memory */
     _Alignas(8) unsigned char args[296];
 } rvi_cuda_command;
@@ -145,10 +150,10 @@ typedef struct rvi_cuda {
     rvi_cu_function *functions[RVI_CUDA_KERNELS];
     rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
     bool exact;
-    int n_blocks;          /* four for each processor */
-    bool early;            /* launches may overlap, see `begin` of kernels.cu */
-    atomic_int failed;     /* the first rvi_cu_result that was not 0 */
-    const char *failed_in; /* what was being done then */
+    int n_blocks;             /* four for each processor */
+    bool early, has_clusters; /* launches may overlap, see `begin` of kernels.cu */
+    atomic_int failed;        /* the first rvi_cu_result that was not 0 */
+    const char *failed_in;    /* what was being done then */
 
     rvi_cuda_command *commands; /* the list */
     int n_commands, first;      /* first: what is started begins there */

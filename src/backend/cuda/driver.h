@@ -28,7 +28,7 @@ enum { /* attributes of a device */
        RVI_CU_MAJOR = 75,
        RVI_CU_MINOR = 76,
 };
-enum { RVI_CU_SHARED_BYTES = 8 }; /* attribute of a function */
+enum { RVI_CU_SHARED_BYTES = 8, RVI_CU_LARGE_CLUSTERS = 14 }; /* attributes of a function */
 enum { RVI_CU_STREAM_ALONE = 1, RVI_CU_EVENT_NO_TIME = 2, RVI_CU_CAPTURE_THREAD = 1 };
 
 typedef int rvi_cu_device;
@@ -42,10 +42,12 @@ typedef struct rvi_cu_graph rvi_cu_graph;
 typedef struct rvi_cu_exec rvi_cu_exec;
 
 typedef struct rvi_cu_attribute {
-    int id; /* 6: may start while the launch in front of it runs */
-    int pad, value, pad2[15];
+    int id, zero;
+    unsigned value[16];
 } rvi_cu_attribute;
-enum { RVI_CU_EARLY = 6 };
+/* of a launch: blocks that start together, by dimension; whether it may start while the launch in
+ * front of it runs */
+enum { RVI_CU_CLUSTER = 4, RVI_CU_EARLY = 6 };
 typedef struct rvi_cu_launch {
     unsigned grid[3], threads[3], shared;
     rvi_cu_stream *stream;
@@ -72,6 +74,8 @@ typedef struct rvi_cu_launch {
     X(module_function, "cuModuleGetFunction",                                                      \
       (rvi_cu_function * *out, rvi_cu_module * m, const char *name))                               \
     X(function_set, "cuFuncSetAttribute", (rvi_cu_function * f, int attribute, int value))         \
+    X(active_clusters, "cuOccupancyMaxActiveClusters",                                             \
+      (int *n, rvi_cu_function *f, const rvi_cu_launch *l))                                        \
     X(alloc, "cuMemAlloc_v2", (rvi_cu_address * out, size_t size))                                 \
     X(release, "cuMemFree_v2", (rvi_cu_address at))                                                \
     X(host_alloc, "cuMemAllocHost_v2", (void **out, size_t size))                                  \

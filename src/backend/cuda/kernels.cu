@@ -1108,4 +1108,5 @@ KERNEL attention_merge(rvi_cuda_attention_args a)
 
 #include "attention.cuh"
 #include "attention_wide.cuh"
+#include "heads.cuh"
 #include "train.cuh"

@@ -221,7 +221,7 @@ rvi_cuda_command *rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t gr
     memset(to, 0, sizeof *to); /* lists are compared byte by byte */
     to->kernel = k;
     memcpy(to->grid, grid, sizeof to->grid);
-    to->threads = threads;
+    to->threads = (uint16_t)threads;
     memcpy(to->args, args, size);
     return to;
 }
@@ -233,15 +233,21 @@ static rvi_cu_result launch_all(rvi_cuda *c)
     rvi_cu_result r = 0;
     for (int i = c->first; !r && i < c->n_commands; i++) {
         rvi_cuda_command *k = &c->commands[i];
-        void *args[] = {k->args};
-        rvi_cu_attribute early = {.id = RVI_CU_EARLY, .value = 1};
+        void *args[] = {k->args, k->joined ? k[1].args : NULL};
+        rvi_cu_attribute more[2];
+        unsigned n = 0;
+        if (i > c->first && c->early)
+            more[n++] = (rvi_cu_attribute){.id = RVI_CU_EARLY, .value = {1}};
+        if (k->cluster)
+            more[n++] = (rvi_cu_attribute){.id = RVI_CU_CLUSTER, .value = {k->cluster, 1, 1}};
         rvi_cu_launch l = {.grid = {k->grid[0], k->grid[1], k->grid[2]},
                            .threads = {k->threads, 1, 1},
                            .shared = k->shared,
                            .stream = c->stream,
-                           .attributes = &early,
-                           .n_attributes = i > c->first && c->early};
+                           .attributes = more,
+                           .n_attributes = n};
         r = c->cu.launch(&l, c->functions[k->kernel], args, NULL);
+        i += k->joined;
     }
     return r;
 }

@@ -422,6 +422,20 @@ static const char *const kernel_names[] = {
                 "product_row_F16",
 };
 
+/* Can it have the largest clusters? They are not for all devices that have clusters. */
+static bool has_clusters(rvi_cuda *c, rvi_cu_function *f)
+{
+    rvi_cu_attribute size = {.id = RVI_CU_CLUSTER, .value = {RVI_CUDA_CLUSTER, 1, 1}};
+    rvi_cu_launch l = {.grid = {RVI_CUDA_CLUSTER, 1, 1},
+                       .threads = {RVI_CUDA_THREADS, 1, 1},
+                       .shared = RVI_CUDA_HEADS_SHARED,
+                       .attributes = &size,
+                       .n_attributes = 1};
+    int n = 0;
+    return !c->exact && !c->cu.function_set(f, RVI_CU_LARGE_CLUSTERS, 1) &&
+           !c->cu.active_clusters(&n, f, &l) && n > 0;
+}
+
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
 {
     rvi_cu_result r = c->cu.module_load(&c->module, image);
@@ -433,17 +447,18 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
     static const struct {
         rvi_cuda_kernel first, last;
         int bytes;
-    } large[] = {
-        {RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
-        {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
-        {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_SHARED},
-        {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
-        {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
-        {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
-        {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED}};
+    } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_SHARED},
+                 {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
+                 {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
+                 {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
+                 {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
+                 {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES, large[i].bytes);
+    if (!r && c->early) c->has_clusters = has_clusters(c, c->functions[RVI_CUDA_heads_row]);
     rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
     if (!r)
         r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
