@@ -210,6 +210,40 @@ static void logits_of_steps(void **state)
     golden_close(&g);
 }
 
+/* With a window the first key that a row sees moves inside a page: a pass that is started again
+ * earlier in the page than it was remembered sees keys of one chunk more. */
+static void steps_of_a_window(void **state)
+{
+    (void)state;
+    enum { N = 384, EARLY = 356 }; /* more keys than one run */
+    golden g;
+    feed f;
+    int32_t ids[N], which = 0;
+    open_model(&g, "tests/golden/mistral", NULL, false);
+    assert_int_equal(g.m->hp.window[0], 64);
+    size_t vocab = (size_t)g.m->hp.n_vocab;
+    float *want = rvi_alloc_array(N * vocab, sizeof *want);
+    for (int i = 0; i < N; i++) ids[i] = (i * 37 + 11) % 300;
+    feed_init(&f, g.m, N, N, RV_KV_F16);
+    feed_ids(&f, ids, N, N, NULL, want, NULL);
+    int n_recalled = 0;
+    const int at[] = {N - 1, N - 1, N - 1, EARLY, EARLY};
+    for (size_t i = 0; i < RVI_COUNT(at); i++) {
+        rvi_row row = {.seq = &f.seq, .pos = at[i], .token = ids[at[i]], .rope_set = f.rope_set};
+        rvi_seq_truncate(&f.seq, at[i]);
+        assert_ok(rvi_seq_extend(&f.seq, 1, err));
+        rvi_workspace_expect(f.ws, RVI_THEN_LOGITS);
+        rvi_model_forward(g.m, f.ws, &row, 1);
+        n_recalled += f.ws->is_recalled;
+        const float *logits = rvi_model_logits(g.m, f.ws, &row, &which, 1);
+        assert_memory_equal(logits, want + (size_t)at[i] * vocab, vocab * sizeof *want);
+    }
+    assert_true(n_recalled > 1);
+    feed_deinit(&f);
+    rvi_free(want);
+    golden_close(&g);
+}
+
 /* Rows that are freed while a copy to them waits: the copy comes first. */
 static void freed_rows(void **state)
 {
@@ -548,6 +582,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(single_tokens, reset, reset),
         cmocka_unit_test_setup_teardown(logits_of_steps, reset, reset),
+        cmocka_unit_test_setup_teardown(steps_of_a_window, reset, reset),
         cmocka_unit_test_setup_teardown(freed_rows, reset, reset),
         cmocka_unit_test_setup_teardown(best_of_rows, reset, reset),
         cmocka_unit_test_setup_teardown(probe, reset, reset),

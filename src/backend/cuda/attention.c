@@ -74,6 +74,7 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
 void rvi_cuda_kv_free(rvi_backend *be, rvi_kv_store *kv)
 {
     if (!kv) return;
+    rvi_cuda_submit(be); /* what was collected may write to it */
     rvi_cuda_forget(rvi_cuda_of(be));
     rvi_cuda_release(rvi_cuda_of(be), kv->data);
     rvi_cuda_release(rvi_cuda_of(be), kv->parts);
@@ -285,12 +286,14 @@ void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rv
     }
 }
 
-/* Parts of so many keys each, by absolute position, that the row with most of them has. */
+/* Parts of so many keys each, by absolute position, that the row with most of them may have, at
+ * any position of its page: passes with one key (rvi_pass_key) have the same ops. */
 static int most_parts(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int keys)
 {
     int most = 1;
     for (int r = 0; r < n_rows; r++) {
-        int first = a->window && rows[r].pos >= a->window ? rows[r].pos - a->window + 1 : 0;
+        int at = rows[r].pos / RVI_PAGE_TOKENS * RVI_PAGE_TOKENS;
+        int first = a->window && at >= a->window ? at - a->window + 1 : 0;
         most = RVI_MAX(most, rows[r].pos / keys - first / keys + 1);
     }
     return most;

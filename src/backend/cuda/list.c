@@ -382,6 +382,15 @@ static uint32_t add_job(const rvi_cuda *c, rvi_cuda_bring_args *b, rvi_cuda_cols
     return first_block + rows * pieces;
 }
 
+/* Do copies of n rows to out and of n2 to out2 write to the same place? */
+static bool overlap(rvi_cuda_cols out, uint32_t n, rvi_cuda_cols out2, uint32_t n2)
+{
+    int64_t floats = (int64_t)(n - 1) * out.stride + out.n,
+            floats2 = (int64_t)(n2 - 1) * out2.stride + out2.n;
+    return out.at < out2.at + (rvi_cuda_at)floats2 * sizeof(float) &&
+           out2.at < out.at + (rvi_cuda_at)floats * sizeof(float);
+}
+
 /* Where little is staged and the device has read all that was staged before, the list's first
  * kernel reads it from pinned memory, in place of the copies that the list begins with: a copy in
  * front of the list would be waited for. Returns how many commands it replaces, 0: it cannot. */
@@ -398,6 +407,11 @@ static int plan_bring(const rvi_cuda *c, rvi_cuda_command *out)
         rvi_cuda_copy_args a;
         memcpy(&a, k->args, sizeof a);
         if (k->kernel != RVI_CUDA_rows_copy || a.from != c->staging + at) break;
+        int before = 0; /* all jobs are done at once */
+        while (before < n &&
+               !overlap(b.job[before].out, c->commands[before].grid[0], a.out, k->grid[0]))
+            before++;
+        if (before < n) break;
         blocks = add_job(c, &b, a.out, at, k->grid[0], blocks);
         at += ((size_t)k->grid[0] * (size_t)a.out.n * sizeof(float) + 15) / 16 * 16;
     }
@@ -436,7 +450,9 @@ bool rvi_cuda_again(rvi_backend *be, const rvi_pass_key *key, const rvi_kv_row *
     for (int i = 0; i < RVI_CUDA_GRAPHS && !g; i++)
         if (c->graphs[i].exec && !memcmp(&c->graphs[i].key, key, sizeof *key)) g = &c->graphs[i];
     if (!g || rvi_cuda_is_idle(c) || !rvi_cuda_place_all(c, rows, n_rows)) return false;
-    if (!plan_bring(c, &first) || memcmp(&first, g->commands, sizeof first)) return false;
+    if (plan_bring(c, &first) != c->n_commands || !c->n_commands ||
+        memcmp(&first, g->commands, sizeof first))
+        return false; /* what else was collected would be lost */
     c->recalled = g;
     return true;
 }
@@ -451,6 +467,7 @@ static void hand_over(rvi_cuda *c)
 {
     rvi_cuda_graph *g = c->recalled;
     bool brings = g || bring(c);
+    if (g) c->signals = true; /* it ends with that command, whoever starts it */
     if (!brings) stage_to_device(c);
     if (atomic_load(&c->failed)) return;
     g = start(c, g);

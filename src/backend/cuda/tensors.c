@@ -318,7 +318,9 @@ static void copy_rows(rvi_cuda *c, rvi_cols dst, int row, int n_rows, rvi_cuda_a
         rvi_cuda_copy_args before;
         memcpy(&before, last->args, sizeof before);
         rvi_cuda_at n = last->grid[0];
-        if (!memcmp(&before.out, &a.out, sizeof a.out) && n == (rvi_cuda_at)n_rows) {
+        size_t bytes = (size_t)n * (size_t)a.out.n * sizeof(float);
+        if (!memcmp(&before.out, &a.out, sizeof a.out) && n == (rvi_cuda_at)n_rows &&
+            from == before.from + (bytes + 15) / 16 * 16) {
             replace_staged(c, before.from, from); /* nobody has read what it was to copy */
             return;
         }
