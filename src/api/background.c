@@ -50,11 +50,10 @@ static void release_job(job *j)
 {
     if (atomic_fetch_sub(&j->users, 1) != 1) return;
     rv_learner *l = j->l;
-    if (j->work.kind) rvi_job_drop(&j->work, l->l);
-    if (j->has_room) {
-        rvi_quota_end_job(&l->m->rt->quota, &j->room);
-        rvi_resident_trim(SIZE_MAX);
-    }
+    bool computed = j->work.kind;
+    if (computed) rvi_job_drop(&j->work, l->l);
+    if (j->has_room) rvi_quota_end_job(&l->m->rt->quota, &j->room);
+    if (computed) rvi_resident_trim(SIZE_MAX);
     rvi_free(j);
     rvi_api_release_learner(l);
 }

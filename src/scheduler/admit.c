@@ -82,7 +82,7 @@ static bool fits(const rvi_scheduler *s, const rvi_job *j, int n_known, const rv
     int total = rvi_pages_total(pool), need = rvi_pages_for(rvi_job_total(j));
     int now = rvi_pages_for(j->s ? (int)j->s->past.len : j->r->n_ids);
     if (later) {
-        need += rvi_pages_for(rvi_job_total(later));
+        need += rvi_pages_for(rvi_job_total(later)) + 1; /* and one that it may copy */
         now += rvi_pages_for(later->r->n_ids);
     }
     int held = rvi_pages_in_use(pool) - rvi_pages_idle(pool);

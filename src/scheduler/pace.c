@@ -197,7 +197,8 @@ static int seldom_way(rvi_pace *p, int n_tokens, int most, double part, double r
     }
     int way = widest(p, n_tokens, most, room), many = 0;
     while (few[many] < MANY) many++;
-    return way < many && few[many] <= most ? many : RVI_MAX(way, 0);
+    bool is_less = way < 0 || rows_of(way, n_tokens) < MANY;
+    return is_less && few[many] <= most ? many : RVI_MAX(way, 0);
 }
 
 static int choose_way(rvi_pace *p, int n_tokens, int most, double part, double room)

@@ -218,8 +218,9 @@ static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out
                  : rvi_lessons_find(&l->lessons, event)
                      ? "taken back; a later correction of the same question goes on standing"
                      : "an adapter was made of it already");
-    rv_status st = note_withdrawn(l, out->event, false, out, err);
-    return st ? st : rvi_learner_recognise_anew(l, err);
+    rv_status st = note_withdrawn(l, out->event, false, out, err),
+              read = rvi_learner_recognise_anew(l, st ? NULL : err);
+    return st ? st : read; /* what was taken back is silent even if an adapter cannot be read */
 }
 
 static rv_status undo_last(rvi_learner *l, bool own, rvi_adaptation *out, rv_error *err)
@@ -296,5 +297,6 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
     out->applied = out->samples_used > 0;
     snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
     if (!st) st = note_withdrawn(l, f.seq, true, out, err);
-    return st ? st : rvi_learner_recognise_anew(l, err);
+    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
+    return st ? st : read;
 }

@@ -70,7 +70,8 @@ static rv_status take_over(rvi_learner *l, rv_error *err)
     if (!st) l->judged = false;
     if (st || !l->any) return st;
     st = rvi_learner_settle(l, err);
-    if (!st) st = rvi_learner_recognise_anew(l, err);
+    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
+    if (!st) st = read;
     if (!st) l->any = false;
     return st;
 }

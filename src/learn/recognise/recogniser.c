@@ -519,6 +519,7 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, bool 
             list[i].probability = judge(x, asked);
     }
     if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
+    for (size_t i = 0; i < *n; i++) out[i].has = out[i].resembles = 0; /* words of another text */
     for (size_t i = 0; !st && i < n_list; i++) {
         const candidate *c = &list[i];
         if (r->embedder && !c->compared && is_worth_comparing(r, c))
