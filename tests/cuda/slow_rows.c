@@ -62,7 +62,7 @@ static void free_weight(rvi_backend *be, weight *w)
 static void check_product(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
                           int n_in, int kind)
 {
-    enum { ROWS = 3, MOST = 264 };
+    enum { ROWS = 3, MOST = 2056 };
     int n = kind ? outs[0] : 0;
     float *x = rvi_alloc_array((size_t)n_in, sizeof *x), old[MOST], want[MOST], got[MOST];
     weight w[3];
@@ -118,8 +118,8 @@ static void products(void **state)
         for (int i = 0; i < 2; i++)
             check_product(be, (const rvi_qtype[]){RVI_Q4_K, i ? RVI_Q6_K : RVI_Q4_K}, both, 2, n_in,
                           1);
-    /* by the host's driver, which has 16 blocks: parts one after the other, and paired in turns */
-    for (int n = 256; n <= 264; n += 8)
+    /* by the host's driver, which has 128 blocks: parts one after the other, and paired in turns */
+    for (int n = 2048; n <= 2056; n += 8)
         check_product(be, (const rvi_qtype[]){RVI_Q4_K, RVI_Q4_K}, (const int[]){n, n}, 2, 2304, 1);
     /* rows that a thread holds, and rows that are read twice */
     check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 9 * 1024 + 32, 2);
@@ -289,7 +289,8 @@ static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, 
             }
             be->ops->rope(be, rvi_cols_of(x, 0, nq + nk), head_size,
                           rvi_cols_of(angles, 0, head_size), interleaved, n);
-            be->ops->kv_write(be, kv[alone], 0, k, v, at + n_old + r, n);
+            for (int i = 0; i < (alone ? 1 : 2); i++) /* twice, as for branches of a sequence */
+                be->ops->kv_write(be, kv[alone], 0, k, v, at + n_old + r, n);
             be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(x, 0, nq), kv[alone], 0, &a,
                                at + n_old + r, n);
             be->ops->submit(be);

@@ -427,10 +427,11 @@ static bool join_product(rvi_cuda *c, const rvi_cuda_attention_args *args)
                           .joined = 1,
                           .shared = shared};
     memcpy(k.args, &p, sizeof p);
-    *last = k;
     rvi_cuda_attention_args a = *args;
     a.n_parts = 0; /* whatever the position, so that the next list is the same */
-    return rvi_cuda_add(c, RVI_CUDA_heads_row, (uint32_t[]){0, 0, 0}, 0, &a, sizeof a);
+    if (!rvi_cuda_add(c, RVI_CUDA_heads_row, (uint32_t[]){0, 0, 0}, 0, &a, sizeof a)) return false;
+    *last = k; /* no list ends with the first half */
+    return true;
 }
 
 /* No row has a neighbour: false where not all of their parts have a place. A part is a run where

@@ -941,6 +941,7 @@ KERNEL rope_kv(rvi_cuda_rope_kv_args a)
     for (int e = threadIdx.x + 2 * n_pairs; e < n; e += blockDim.x) turned[e] = x[e];
     for (int p = threadIdx.x; p < n_pairs; p += blockDim.x) turn(x, turned, cosines[p], sines[p], p, n_pairs, a.interleaved);
     __syncthreads();
+    for (int e = threadIdx.x; e < n; e += blockDim.x) x[e] = turned[e]; /* other sequences may get it, too */
     write_head(a.kv, row, head, turned, row_of(a.v, row) + head * n);
 }
 

@@ -458,6 +458,11 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES, large[i].bytes);
+    if (r == RVI_CU_INVALID)
+        return rvi_error(err, RV_E_UNSUPPORTED,
+                         "this CUDA device has too little shared memory: a block needs %d KiB, as "
+                         "devices of compute capability 9.0 have; with --exact it is enough",
+                         RVI_CUDA_SHARED >> 10);
     if (!r && c->early) c->has_clusters = has_clusters(c, c->functions[RVI_CUDA_heads_row]);
     rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
     if (!r)
