@@ -266,7 +266,8 @@ def fits(page):
     page.set_viewport_size({"width": 360, "height": 640})
     verdict("it fits a phone",
             page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-    verdict("where what was learned is folded up", page.locator("#learning-state").is_hidden())
+    holds("where what was learned is folded up",  # the page is told of its new size later
+          lambda: expect(page.locator("#learning-state")).to_be_hidden())
     holds("with room for the next question",
           lambda: expect(page.locator("#ask")).to_be_in_viewport(ratio=1))
     page.emulate_media(color_scheme="dark")
