@@ -287,8 +287,8 @@ static void long_prompts_are_read_gently(void **state)
         (void)read_beside(&m, n, 300, 8, 200, &n_steps);
         double alone = alone_95(&m, n, 300), got = read_beside(&m, n, 300, 1, 6000, &n_steps);
         if (got >= 1.5 * alone) fail_msg("%d beside tiles: %g s, and %g alone", n, got, alone);
-        if (n == 8)
-            assert_in_range(n_steps, 1, 1300); /* eight rows fill a group: they are soon found */
+        if (n == 8) /* eight rows fill a group and are soon found: 1,238; before that 1,492 */
+            assert_in_range(n_steps, 1, 1300);
     }
     m = smollm2;
     for (int k = 0; k < 50; k++) (void)step(&m, 8, 300, 0, 0);
