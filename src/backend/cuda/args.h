@@ -158,6 +158,7 @@ enum {
     RVI_CUDA_SEGMENTS = 8,        /* of the units of a row at most, see products.cuh */
     RVI_CUDA_RING = 8,            /* blocks of weights on their way at most, for few rows */
     RVI_CUDA_SHARED = 208 << 10,  /* dynamic shared memory of these kernels at most */
+    RVI_CUDA_SHORT = 2048,        /* columns of a row whose segments have 8 units at most */
     RVI_CUDA_LONGEST = 128 << 10, /* bytes of the only row, in f16, that its kernels take */
     RVI_CUDA_TILE_STAGES = 5,     /* of activations, */
     RVI_CUDA_TILE_SLOTS = 3,      /* and blocks of weights on their way */

@@ -402,10 +402,7 @@ static bool join_product(rvi_cuda *c, const rvi_cuda_attention_args *args)
     int group = args->n_heads / args->kv.n_kv_heads, per_head = args->kv.head_size / 16,
         tiles = (group + 2) * per_head;
     rvi_cuda_product_args p;
-    if (!c->has_clusters || !args->early || !last ||
-        (last->kernel != RVI_CUDA_product_row &&
-         (last->kernel < RVI_CUDA_product_row_Q4_0 || last->kernel > RVI_CUDA_product_row_F16)))
-        return false;
+    if (!c->has_clusters || !args->early || !last || !rvi_cuda_is_row(last->kernel)) return false;
     memcpy(&p, last->args, sizeof p);
     if (!is_product_of(&p, args)) return false;
     int blocks =
