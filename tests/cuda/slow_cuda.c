@@ -263,6 +263,38 @@ static void freed_rows(void **state)
     be->ops->free(be);
 }
 
+/* More room than there is: who computes with less goes on, with the same bits. */
+static void no_more_room(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    rvi_backend *be;
+    rvi_tensor *t;
+    float x[N], y[N];
+    rv_error why = {0};
+    assert_ok(open_fake(&be, false, NULL, err));
+    assert_ok(be->ops->rows_new(be, &t, 2, N, err));
+    assert_ok(be->ops->reserve(be, 4, N, 0, err));
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    for (int turn = 0; turn < 2; turn++) {
+        size_t used = fake()->used, counted = be->memory->scratch;
+        be->ops->rows_write(be, rvi_cols_of(t, 0, N), 0, x); /* waits until there is no room */
+        fake()->memory = used + (1 << 20);
+        assert_int_equal(be->ops->reserve(be, 1 << (10 + turn), 1 << 14, 0, &why), RV_E_NOMEM);
+        assert_non_null(strstr(why.text, "of device memory are needed"));
+        assert_int_equal(fake()->used, used);
+        assert_int_equal(be->memory->scratch, counted);
+        be->ops->add(be, rvi_cols_of(t, 0, N), rvi_cols_of(t, 0, N), 1);
+        be->ops->rows_read(be, rvi_cols_of(t, 0, N), 0, y);
+        for (int i = 0; i < N; i++) assert_true(y[i] == 2 * x[i]);
+    }
+    assert_ok(be->ops->check(be, err));
+    fake()->memory = (size_t)1 << 40;
+    assert_ok(be->ops->reserve(be, 1 << 10, 1 << 14, 0, err));
+    be->ops->tensor_free(be, t);
+    be->ops->free(be);
+}
+
 /* Exact logits of a golden model; in chunks of any size and beside a stranger the same bits; the
  * lists of single tokens become graphs. */
 static void model_and_law(void **state)
@@ -584,6 +616,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(logits_of_steps, reset, reset),
         cmocka_unit_test_setup_teardown(steps_of_a_window, reset, reset),
         cmocka_unit_test_setup_teardown(freed_rows, reset, reset),
+        cmocka_unit_test_setup_teardown(no_more_room, reset, reset),
         cmocka_unit_test_setup_teardown(best_of_rows, reset, reset),
         cmocka_unit_test_setup_teardown(probe, reset, reset),
         cmocka_unit_test_setup_teardown(rows_of_weights, reset, reset),
