@@ -379,78 +379,122 @@ static void weight_types(void **state)
     be->ops->free(be);
 }
 
-/* Default mode, every type that has panels: products of one row and of rows together, by every
- * kernel, give the same bits, and the value of the formula. */
+/* Default mode, a type that has panels: products of one row and of rows together, by every kernel,
+ * give the same bits, and the value of the formula. */
+static void check_panels(rvi_backend *be, int type)
+{
+    enum { OUT = 21, ROWS = 170, IN = 512 };
+    size_t row = rvi_qtype_row_bytes((rvi_qtype)type, IN);
+    uint8_t *bytes = rvi_alloc_array(OUT, row);
+    float *weights = rvi_alloc_array(OUT * IN, sizeof *weights);
+    static float x[ROWS][IN];
+    unsigned seed = (unsigned)type + 1;
+    for (size_t i = 0; i < OUT * row; i++)
+        bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
+    rvi_dequantize((rvi_qtype)type, bytes, weights, OUT * IN);
+    rvi_tensor_view view = {.name = "w",
+                            .type = (rvi_qtype)type,
+                            .n_dims = 2,
+                            .shape = {OUT, IN},
+                            .data = bytes,
+                            .n_bytes = OUT * row};
+    rvi_tensor *w, *in, *out;
+    rvi_pack *pack;
+    assert_ok(be->ops->weight_new(be, &w, &view, err));
+    assert_ok(be->ops->pack_new(be, &pack, be->ops->pack_bytes(be, w), err));
+    be->ops->pack(be, pack, w);
+    assert_ok(be->ops->rows_new(be, &in, ROWS, IN, err));
+    assert_ok(be->ops->rows_new(be, &out, ROWS, OUT, err));
+    assert_ok(be->ops->reserve(be, ROWS, IN, 0, err));
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < IN; i++)
+            x[r][i] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
+    float y[ROWS][OUT], one[OUT];
+    static const int together[] = {ROWS, 70, 33, 11, 3, 1};
+    for (size_t i = 0; i < RVI_COUNT(together); i++) {
+        int n = together[i];
+        rvi_matmul m = {.x = rvi_cols_of(in, 0, IN),
+                        .part = {{w, NULL, rvi_cols_of(out, 0, OUT)}},
+                        .n_parts = 1,
+                        .n_rows = n};
+        for (int r = 0; r < n; r++) be->ops->rows_write(be, m.x, r, x[r]);
+        be->ops->matmul(be, &m);
+        if (n == ROWS) be->ops->fetch(be, m.part[0].out, ROWS, y[0]);
+        be->ops->rows_read(be, m.part[0].out, n - 1, one);
+        assert_memory_equal(one, y[n - 1], sizeof one);
+    }
+    /* activations and weights are rounded to f16 */
+    for (int r = 0; r < ROWS; r += 23) {
+        for (int j = 0; j < OUT; j++) {
+            double want = 0, size = 0;
+            for (int k = 0; k < IN; k++) {
+                want += (double)weights[j * IN + k] * (double)x[r][k];
+                size += fabs((double)weights[j * IN + k] * (double)x[r][k]);
+            }
+            if (!(fabs(want - (double)y[r][j]) <= 1e-3 * size))
+                fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, j,
+                         (double)y[r][j], want);
+        }
+    }
+    be->ops->tensor_free(be, w);
+    be->ops->tensor_free(be, in);
+    be->ops->tensor_free(be, out);
+    be->ops->pack_free(be, pack);
+    rvi_free(bytes);
+    rvi_free(weights);
+}
+
 static void panels(void **state)
 {
     (void)state;
-    enum { OUT = 21, ROWS = 170, IN = 512 };
     rvi_backend *be;
     rvi_cuda_options o = {
         .n_threads = 1, .driver = driver(), .image = driver() ? "in the library" : NULL};
     assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
-    for (int type = 0; type < RVI_QTYPE_COUNT; type++) {
-        if (type == RVI_F32) continue;
-        size_t row = rvi_qtype_row_bytes((rvi_qtype)type, IN);
-        uint8_t *bytes = rvi_alloc_array(OUT, row);
-        float *weights = rvi_alloc_array(OUT * IN, sizeof *weights);
-        static float x[ROWS][IN];
-        unsigned seed = (unsigned)type + 1;
-        for (size_t i = 0; i < OUT * row; i++)
-            bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
-        rvi_dequantize((rvi_qtype)type, bytes, weights, OUT * IN);
-        rvi_tensor_view view = {.name = "w",
-                                .type = (rvi_qtype)type,
-                                .n_dims = 2,
-                                .shape = {OUT, IN},
-                                .data = bytes,
-                                .n_bytes = OUT * row};
-        rvi_tensor *w, *in, *out;
-        rvi_pack *pack;
-        assert_ok(be->ops->weight_new(be, &w, &view, err));
-        assert_ok(be->ops->pack_new(be, &pack, be->ops->pack_bytes(be, w), err));
-        be->ops->pack(be, pack, w);
-        assert_ok(be->ops->rows_new(be, &in, ROWS, IN, err));
-        assert_ok(be->ops->rows_new(be, &out, ROWS, OUT, err));
-        assert_ok(be->ops->reserve(be, ROWS, IN, 0, err));
-        for (int r = 0; r < ROWS; r++)
-            for (int i = 0; i < IN; i++)
-                x[r][i] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
-        float y[ROWS][OUT], one[OUT];
-        static const int together[] = {ROWS, 70, 33, 11, 3, 1};
-        for (size_t i = 0; i < RVI_COUNT(together); i++) {
-            int n = together[i];
-            rvi_matmul m = {.x = rvi_cols_of(in, 0, IN),
-                            .part = {{w, NULL, rvi_cols_of(out, 0, OUT)}},
-                            .n_parts = 1,
-                            .n_rows = n};
-            for (int r = 0; r < n; r++) be->ops->rows_write(be, m.x, r, x[r]);
-            be->ops->matmul(be, &m);
-            if (n == ROWS) be->ops->fetch(be, m.part[0].out, ROWS, y[0]);
-            be->ops->rows_read(be, m.part[0].out, n - 1, one);
-            assert_memory_equal(one, y[n - 1], sizeof one);
-        }
-        /* activations and weights are rounded to f16 */
-        for (int r = 0; r < ROWS; r += 23) {
-            for (int j = 0; j < OUT; j++) {
-                double want = 0, size = 0;
-                for (int k = 0; k < IN; k++) {
-                    want += (double)weights[j * IN + k] * (double)x[r][k];
-                    size += fabs((double)weights[j * IN + k] * (double)x[r][k]);
-                }
-                if (!(fabs(want - (double)y[r][j]) <= 1e-3 * size))
-                    fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, j,
-                             (double)y[r][j], want);
-            }
-        }
-        be->ops->tensor_free(be, w);
-        be->ops->tensor_free(be, in);
-        be->ops->tensor_free(be, out);
-        be->ops->pack_free(be, pack);
-        rvi_free(bytes);
-        rvi_free(weights);
-    }
+    for (int type = 0; type < RVI_QTYPE_COUNT; type++)
+        if (type != RVI_F32) check_panels(be, type);
     be->ops->free(be);
+}
+
+/* Cards with less shared memory, and without clusters and products by groups of warps: rings are
+ * shorter and tiles smaller there. The driver refuses launches that ask for more than they have. */
+static void smaller_cards(void **state)
+{
+    (void)state;
+    enum { N = 70, TOGETHER = 40 };
+    static const struct {
+        int major, minor, kib;
+        rvi_qtype types[3];
+    } cards[] = {{8, 0, 163, {RVI_BF16, RVI_IQ4_XS, RVI_Q4_K}},
+                 {8, 9, 99, {RVI_F16, RVI_IQ4_XS, RVI_Q4_0}}};
+    const rvi_cuda_options o = {.n_threads = 1, .driver = FAKE_DRIVER, .image = "in the library"};
+    int32_t ids[N];
+    for (int i = 0; i < N; i++) ids[i] = (i * 37 + 11) % 300;
+    for (size_t i = 0; i < RVI_COUNT(cards); i++) {
+        golden g;
+        feed f;
+        fake()->major = cards[i].major;
+        fake()->minor = cards[i].minor;
+        fake()->shared = cards[i].kib << 10;
+        open_model(&g, "tests/gguf/q-q4_k.gguf", NULL, false);
+        for (size_t t = 0; t < RVI_COUNT(cards[i].types); t++)
+            check_panels(g.be, (int)cards[i].types[t]);
+        size_t total = N * (size_t)g.m->hp.n_vocab;
+        float *whole = rvi_alloc_array(2 * total, sizeof *whole);
+        for (int k = 0; k < 2; k++) {
+            int chunk = k ? TOGETHER : N;
+            feed_init(&f, g.m, N, chunk, RV_KV_F16);
+            feed_ids(&f, ids, N, chunk, NULL, whole + (size_t)k * total, NULL);
+            feed_deinit(&f);
+        }
+        assert_true(isfinite(whole[total - 1]));
+        assert_memory_equal(whole + total, whole, total * sizeof *whole);
+        rvi_free(whole);
+        golden_close(&g);
+    }
+    fake()->major = 7;
+    fake()->shared = 64 << 10;
+    refuses(&o, RV_E_UNSUPPORTED, "too little shared memory: a block needs 99 KiB");
 }
 
 /* Default mode on a whole model with pages of f16: close to the exact logits, and the same bits
@@ -623,6 +667,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(model_and_law, reset, reset),
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),
         cmocka_unit_test_setup_teardown(panels, reset, reset),
+        cmocka_unit_test_setup_teardown(smaller_cards, reset, reset),
         cmocka_unit_test_setup_teardown(default_mode, reset, reset),
     };
     return cmocka_run_group_tests_name("cuda", tests, NULL, NULL);

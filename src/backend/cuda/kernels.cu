@@ -166,21 +166,17 @@ static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-/* ---- bulk copies into shared memory: one thread starts them, any waits for them ----
+/* ---- copies into shared memory: a warp starts them, any waits for them ----
  *
- * A place counts what has arrived, round after round: `expect_one` makes it, `expect` begins a round, and wait_for waits
- * until that round is over, by its number's parity. A place of expect_warps counts the warps that say done_with.
+ * A place counts what has arrived, round after round: `expect_one` makes it for rounds of so many copies, `expect` begins
+ * a round, and wait_for waits until that round is over, by its number's parity. A place of expect_warps counts the warps
+ * that say done_with. The lanes for which `starts_copies` is true call expect and copy_bulk: one, or, where the device
+ * has no copies in bulk, all.
  * Where copies are done at once, between_stages keeps the warps of a block together instead. */
 
-#if __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ uint32_t shared_at(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-static __device__ __forceinline__ void expect_one(uint64_t *place)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(place)) : "memory");
 }
 
 static __device__ __forceinline__ void expect_warps(uint64_t *place, int n)
@@ -195,6 +191,17 @@ static __device__ __forceinline__ void done_with(uint64_t *place) /* by one lane
 
 static __device__ __forceinline__ void between_stages()
 {
+}
+
+#if __CUDA_ARCH__ >= 900
+static __device__ __forceinline__ bool starts_copies()
+{
+    return threadIdx.x % 32 == 0;
+}
+
+static __device__ __forceinline__ void expect_one(uint64_t *place, int = 1)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(place)) : "memory");
 }
 
 static __device__ __forceinline__ void expecting() /* after the last expect_one */
@@ -224,17 +231,50 @@ static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity
                  "r"(parity)
                  : "memory");
 }
-#else
-#define COPIES_AT_ONCE
+#else /* a lane copies 16 bytes at a time, and tells the place when its own are there */
+static __device__ __forceinline__ bool starts_copies()
+{
+    return true;
+}
+
+static __device__ __forceinline__ void expect_one(uint64_t *place, int copies = 1)
+{
+    expect_warps(place, 32 * copies);
+}
+
+static __device__ __forceinline__ void expecting()
+{
+}
+
+static __device__ __forceinline__ void expect(uint64_t *, int)
+{
+}
+
+static __device__ __forceinline__ void copy_bulk(uint8_t *to, const uint8_t *from, int bytes, uint64_t *place)
+{
+#pragma unroll 4
+    for (int i = threadIdx.x % 32 * 16; i < bytes; i += 512) copy16(to + i, from + i);
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_at(place)) : "memory");
+}
+
+static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity)
+{
+    asm volatile("{.reg .pred p; again: mbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again;}" ::"r"(
+                     shared_at(place)),
+                 "r"(parity)
+                 : "memory");
+    __syncwarp();
+}
 #endif
-#else /* tests/cuda computes the kernels on the host */
-#define COPIES_AT_ONCE
+#else /* tests/cuda computes the kernels on the host, and copies at once */
 float from_half(uint16_t h);
 uint16_t to_half(float f);
-#endif
 
-#ifdef COPIES_AT_ONCE
-static __device__ void expect_one(uint64_t *)
+static __device__ bool starts_copies()
+{
+    return threadIdx.x % 32 == 0;
+}
+static __device__ void expect_one(uint64_t *, int = 1)
 {
 }
 static __device__ void expect_warps(uint64_t *, int)
