@@ -436,36 +436,13 @@ static bool has_clusters(rvi_cuda *c, rvi_cu_function *f)
            !c->cu.active_clusters(&n, f, &l) && n > 0;
 }
 
-/* What kernels may ask for: less than 48 KiB any, more those that were allowed to. */
-static rvi_cu_result allow_shared(rvi_cuda *c)
+/* Of the dynamic shared memory that a kernel asks for at most, what this device has: kernels that
+ * take what there is ask for no more; heads_row is not for all. */
+static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
 {
-    const struct {
-        rvi_cuda_kernel first, last;
-        uint32_t bytes;
-        bool is;
-    } large[] = {
-        {RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST, !c->exact},
-        {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST, !c->exact},
-        {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST, !c->exact},
-        {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED, !c->exact},
-        {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED, !c->exact},
-        {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED, c->has_groups},
-        {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED, c->has_groups},
-    };
-    rvi_cu_result r = 0;
-    for (size_t i = 0; i < RVI_COUNT(large); i++)
-        for (int k = (int)large[i].first; !r && large[i].is && k <= (int)large[i].last; k++)
-            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
-                                   (int)RVI_MIN(large[i].bytes, c->shared));
-    /* these have nothing besides */
-    if (!r && !c->exact)
-        r = c->cu.function_set(c->functions[RVI_CUDA_attention_tiles], RVI_CU_SHARED_BYTES,
-                               RVI_CUDA_KEY_SHARED);
-    rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
-    if (!r)
-        r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
-                               RVI_CUDA_GEMM_STAGES * RVI_CUDA_GEMM_STAGE);
-    return r;
+    if (k == RVI_CUDA_attention_tiles || k == RVI_CUDA_product_few) return most;
+    if (k == RVI_CUDA_heads_row && !c->has_groups) return 0;
+    return RVI_MIN(most, (int)c->shared);
 }
 
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
@@ -476,12 +453,30 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                          "the kernels of this program do not run on this CUDA device (%d)", r);
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
-    if (!r) r = allow_shared(c);
+    static const struct {
+        rvi_cuda_kernel first, last;
+        int bytes;
+    } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST},
+                 {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
+                 {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
+                 {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
+                 {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
+                 {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED}};
+    for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
+        for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
+            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
+                                   shared_for(c, (rvi_cuda_kernel)k, large[i].bytes));
     if (r == RVI_CU_INVALID)
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "this CUDA device has too little shared memory: a block needs 99 KiB, as "
                          "devices from compute capability 8.0 on have");
     if (!r && c->has_groups) c->has_clusters = has_clusters(c, c->functions[RVI_CUDA_heads_row]);
+    rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
+    if (!r)
+        r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
+                               RVI_CUDA_GEMM_STAGES * RVI_CUDA_GEMM_STAGE);
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
 }
 
