@@ -123,6 +123,15 @@ static __device__ __forceinline__ void load_matrices(uint32_t m[4], const uint8_
                  : "memory");
 }
 
+/* Likewise as they are: the elements l % 4 * 2, + 1 of line l / 4. */
+static __device__ __forceinline__ void load_lines(uint32_t m[4], const uint8_t *line)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(line))
+                 : "memory");
+}
+
 /* Pairs of f16, each operation rounded. */
 static __device__ __forceinline__ uint32_t half_add(uint32_t a, uint32_t b)
 {
@@ -363,12 +372,14 @@ template <int ROWS>
 static __device__ __forceinline__ void group_step(float c[ROWS / 8][4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                                                   const uint8_t *b, int k, bool more)
 {
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    int lane = threadIdx.x % 32, line = lane % 8, piece = (2 * k + lane / 8 % 2) ^ line;
 #pragma unroll
-    for (int i = 0; i < ROWS / 8; i++) {
-        const uint32_t *line = (const uint32_t *)(b + (8 * i + g) * 128) + t;
-        if (!more) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
-        mma_f16(c[i], a0, a1, a2, a3, line[(2 * k ^ g) * 4], line[((2 * k + 1) ^ g) * 4]);
+    for (int i = 0; i < ROWS / 8; i += 2) {
+        uint32_t f[4];
+        load_lines(f, b + (8 * i + lane / 16 * 8 + line) * 128 + piece * 16);
+        for (int j = 0; j < 8 && !more; j++) c[i + j / 4][j % 4] = 0;
+        mma_f16(c[i], a0, a1, a2, a3, f[0], f[1]);
+        mma_f16(c[i + 1], a0, a1, a2, a3, f[2], f[3]);
     }
 }
 static __device__ __forceinline__ void group_begin()
