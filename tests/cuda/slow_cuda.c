@@ -475,9 +475,11 @@ static void smaller_cards(void **state)
         check_panels(be, (int)cards[i].type);
         be->ops->free(be);
     }
-    fake()->major = 7;
     fake()->shared = 64 << 10;
     refuses(&o, RV_E_UNSUPPORTED, "too little shared memory: a block needs 99 KiB");
+    fake()->major = 7;
+    fake()->minor = 5;
+    refuses(&o, RV_E_UNSUPPORTED, "its compute capability is 7.5, 8.0 or later is needed");
 }
 
 /* A model on a large card and, in chunks of another size and token by token, on a small one. The

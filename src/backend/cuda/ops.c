@@ -448,9 +448,18 @@ static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
 {
     rvi_cu_result r = c->cu.module_load(&c->module, image);
-    if (r == RVI_CU_NO_BINARY || r == RVI_CU_CANNOT_COMPILE)
+    if (r == RVI_CU_CANNOT_COMPILE)
         return rvi_error(err, RV_E_UNSUPPORTED,
-                         "the kernels of this program do not run on this CUDA device (%d)", r);
+                         "the CUDA driver is too old to compile the kernels of this program");
+    if (r == RVI_CU_NO_BINARY) {
+        int major = 0, minor = 0;
+        (void)c->cu.device_attribute(&major, RVI_CU_MAJOR, c->device);
+        (void)c->cu.device_attribute(&minor, RVI_CU_MINOR, c->device);
+        return rvi_error(err, RV_E_UNSUPPORTED,
+                         "the kernels of this program do not run on this CUDA device: its compute "
+                         "capability is %d.%d, 8.0 or later is needed",
+                         major, minor);
+    }
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
     static const struct {
