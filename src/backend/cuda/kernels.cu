@@ -179,9 +179,9 @@ static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t
  *
  * A place counts what has arrived, round after round: `expect_one` makes it for rounds of so many copies, `expect` begins
  * a round, and wait_for waits until that round is over, by its number's parity. A place of expect_warps counts the warps
- * that say done_with. The lanes for which `starts_copies` is true call expect and copy_bulk: one, or, where the device
- * has no copies in bulk, all.
- * Where copies are done at once, between_stages keeps the warps of a block together instead. */
+ * that say done_with, and is waited for by wait_for_warps. The lanes for which `starts_copies` is true call expect and
+ * copy_bulk: one, or, where the device has no copies in bulk, all; there, between_stages keeps the warps of a block
+ * together, and nobody counts them. */
 
 static __device__ __forceinline__ uint32_t shared_at(const void *p)
 {
@@ -193,6 +193,7 @@ static __device__ __forceinline__ void expect_warps(uint64_t *place, int n)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(place)), "r"(n) : "memory");
 }
 
+#if __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ void done_with(uint64_t *place) /* by one lane */
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(place)) : "memory");
@@ -202,7 +203,6 @@ static __device__ __forceinline__ void between_stages()
 {
 }
 
-#if __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ bool starts_copies()
 {
     return threadIdx.x % 32 == 0;
@@ -240,7 +240,25 @@ static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity
                  "r"(parity)
                  : "memory");
 }
+
+static __device__ __forceinline__ void wait_for_warps(uint64_t *place, uint32_t parity)
+{
+    wait_for(place, parity);
+}
 #else /* a lane copies 16 bytes at a time, and tells the place when its own are there */
+static __device__ __forceinline__ void done_with(uint64_t *)
+{
+}
+
+static __device__ __forceinline__ void between_stages()
+{
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void wait_for_warps(uint64_t *, uint32_t)
+{
+}
+
 static __device__ __forceinline__ bool starts_copies()
 {
     return true;
@@ -295,6 +313,9 @@ static __device__ void done_with(uint64_t *)
 static __device__ void between_stages()
 {
     __syncthreads();
+}
+static __device__ void wait_for_warps(uint64_t *, uint32_t)
+{
 }
 static __device__ void expecting()
 {

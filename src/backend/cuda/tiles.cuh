@@ -39,7 +39,7 @@ template <int ROWS> static __device__ __forceinline__ void copy_stage(supply *s,
 {
     if (s->left == 0) return;
     if ((int)threadIdx.x / 32 == s->warp) {
-        if (s->round) wait_for(m.free + s->stage, (s->round - 1) & 1);
+        if (s->round) wait_for_warps(m.free + s->stage, (s->round - 1) & 1);
         if (starts_copies()) {
             expect(m.stage + s->stage, s->bytes);
             copy_bulk(m.acts + s->stage * ROWS * 128, s->from, s->bytes, m.stage + s->stage);
