@@ -34,7 +34,7 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     if (!st) st = rvi_prefix_new(&s->prefix, e->pool, err);
     if (!st) {
         uint64_t bytes = (uint64_t)o->floor_pages * rvi_share_page_bytes(s);
-        st = rvi_quota_await(o->quota, RVI_QUOTA_KV, bytes, "a service", err);
+        st = rvi_quota_await(o->quota, RVI_QUOTA_KV, bytes, NULL, "a service", err);
         if (!st) s->charged = bytes;
     }
     rvi_figures_set(&s->figures.pages, (uint64_t)rvi_pages_most(e->pool));
