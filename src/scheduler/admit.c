@@ -339,8 +339,9 @@ static bool evict(rvi_scheduler *s)
     if (!longest) return false;
     rvi_session *own = longest->s;
     rvi_job_keep(s, longest, false); /* another request may be about the whole text */
-    rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)RVI_MAX(own->seq.len - SINK - most, 0));
+    int before = own->seq.len - most;
     rvi_answer_cut(own, SINK, most);
+    rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)RVI_MAX(before - own->seq.len, 0));
     longest->n_evicted += most;
     own->allowed = RVI_MIN(own->allowed, 1);
     rvi_figures_add(&s->figures.n_evicted, (uint64_t)most);
