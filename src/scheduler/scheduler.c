@@ -201,10 +201,7 @@ static void remove_request(rvi_scheduler *s, rvi_order *r)
     rv_service_event end = {.kind = RV_SERVICE_END, .request = r->id, .user = r->user, .id = -1};
     rvi_events_put_last(&s->events, &end);
     rvi_tenants_leave(&s->tenants, r->of);
-    if (s->o.no_cache) {
-        rvi_prefix_space space = rvi_job_space(s, &r->jobs[0]);
-        rvi_prefix_forget(s->prefix, &space);
-    }
+    if (s->o.no_cache) rvi_prefix_forget(s->prefix, r->space); /* whatever adapters it had */
     rvi_order_free(r);
 }
 
