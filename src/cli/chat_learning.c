@@ -222,8 +222,8 @@ static rv_scope read_scope(const char **argument)
         size_t len = strlen(name);
         if (strncmp(at, "--", 2) || strncmp(at + 2, name, len)) continue;
         at += 2 + len;
-        if (*at && *at != ' ') continue;
-        while (*at == ' ') at++;
+        if (*at && *at != ' ' && *at != '\n') continue;
+        while (*at == ' ' || *at == '\n') at++;
         *argument = at;
         return (rv_scope)i;
     }
@@ -246,8 +246,9 @@ void cli_chat_fix(cli_chat_state *t, const char *argument)
     }
     if (!*argument) {
         cli_remark(
-            t, "/fix takes the right answer: /fix ANSWER; with --exact before it, it counts for "
-               "this very question alone; /fix --always TEXT is read before every chat.");
+            t, "/fix takes the right answer: /fix ANSWER, or /fix \"\"\" and then its lines up to "
+               "one of \"\"\"; with --exact before it, it counts for this very question alone; "
+               "/fix --always TEXT is read before every chat.");
         return;
     }
     if (is_answered(t)) cli_conversation_text(&t->talk, t->talk.n - 2, &question);

@@ -255,6 +255,13 @@ printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp
 "$rv" chat $spm -n 16 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
 verdict "a chat takes corrections" 0 $? "range" "Learned: Zorblat is orange"
 check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
+printf '%s\n/fix """\n1. Boil.\n\n2. Pour.\n"""\n%s\n/undo\n' "$ask" "$ask" |
+    "$rv" chat $spm -n 40 >"$tmp/out" 2>"$tmp/err"
+verdict "an answer of several lines" 0 $? "" "Learned: 1. Boil."
+cp "$tmp/out" "$tmp/lines.txt"
+says "is spoken with its lines" "2" grep -c "^2. Pour." "$tmp/lines.txt"
+printf '%s\n/fix """\n1. Boil.\n' "$ask" | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
+verdict "a block without an end is refused" 1 $? "" "have no end"
 printf '/fix x\n/score 1\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
 verdict "no answer to judge" 0 $? - "no answer to judge"
 printf 'hello\n/score 2\n/fix\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
