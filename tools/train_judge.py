@@ -349,7 +349,8 @@ def load(names):
     """Corrections of all files; those made of relations count less, for they are many and alike."""
     lines = [json.loads(line) for n in names for line in open(n) if line.strip()]
     of_relations = relations.corrections([x for x in lines if "asks" in x], 8)
-    return [x for x in lines if "asks" not in x] + [dict(x, weight=0.4) for x in of_relations]
+    return ([x for x in lines if "class" in x] + [dict(x, weight=0.4) for x in of_relations] +
+            relations.of_groups([x for x in lines if "kind" in x and "asks" not in x], 40))
 
 
 def requests(x):
