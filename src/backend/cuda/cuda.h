@@ -50,6 +50,7 @@
     X(prepare_tiles)                                                                               \
     X(product_row)                                                                                 \
     X(product_short)                                                                               \
+    X(product_long)                                                                                \
     X(product_few)                                                                                 \
     X(add_segments)                                                                                \
     X(product_tiles_32)                                                                            \

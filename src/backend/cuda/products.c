@@ -55,7 +55,7 @@ static rvi_cuda_kernel kernel_of(rvi_cuda_kernel first, rvi_qtype type)
 
 bool rvi_cuda_is_row(rvi_cuda_kernel k)
 {
-    return k == RVI_CUDA_product_row || k == RVI_CUDA_product_short ||
+    return k == RVI_CUDA_product_row || k == RVI_CUDA_product_short || k == RVI_CUDA_product_long ||
            (k >= RVI_CUDA_product_row_Q4_0 && k <= RVI_CUDA_product_short_F16);
 }
 
@@ -77,15 +77,19 @@ static void pair(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *
     *blocks = (uint32_t)RVI_MIN(pairs, most);
 }
 
-/* The first of the kernels for a row and weights of one type: where each block has its tiles at
- * once, those that have turned weights before the row is there. */
+/* For a row and weights of one type. Where each block has its tiles at once, one that has turned
+ * weights before the row is there; of a long row only where there is nothing to turn. */
 static rvi_cuda_kernel one_type(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a,
                                 uint32_t *blocks)
 {
+    rvi_qtype type = m->part[0].w->type;
     pair(c, m, a, blocks);
     bool once = a->tiles <= (int)*blocks * a->together && (!m->gated.t || a->aside || a->paired);
-    return once && m->x.n <= RVI_CUDA_SHORT ? RVI_CUDA_product_short_Q4_0
-                                            : RVI_CUDA_product_row_Q4_0;
+    if (once && m->x.n <= RVI_CUDA_SHORT) return kernel_of(RVI_CUDA_product_short_Q4_0, type);
+    bool is_long = m->x.n > RVI_CUDA_SHORT && m->x.n <= RVI_CUDA_LONG && !a->norm && !m->gated.t;
+    if (is_long && a->tiles <= c->n_blocks / 4 && (type == RVI_F16 || type == RVI_BF16))
+        return RVI_CUDA_product_long;
+    return kernel_of(RVI_CUDA_product_row_Q4_0, type);
 }
 
 /* One row; false: it is not even, too long, or its parts have more types than a kernel takes. */
@@ -99,7 +103,7 @@ static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint
     while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
     if (first == m->n_parts) {
         rvi_cuda_kernel k = one_type(c, m, a, &blocks);
-        add(c, kernel_of(k, m->part[0].w->type), (uint32_t[]){1, blocks, 1}, row, a);
+        add(c, k, (uint32_t[]){1, blocks, 1}, row, a);
         return true;
     }
     if (m->gated.t || blocks < 2 || !same_type(m, first, m->n_parts)) return false;

@@ -1,8 +1,8 @@
 /* short.cuh - products of one row with few tiles: what small models take their time for.
  *
- * As in row.cuh, but a block has its tiles at once, and all that can be done without the row is done before it is there:
- * the weights of a segment, up to 8 units, become f16 in registers. What is left then is little, in time and in code:
- * instructions that a kernel comes to for the first time are slow. Order and bits are those of products.cuh. */
+ * As in row.cuh, but what can be done without the row is done before it is there: weights of a segment, up to 8 units,
+ * become f16 in registers. What is left then is little, in time and in code: instructions that a kernel comes to for the
+ * first time are slow. Order and bits are those of products.cuh. */
 
 /* ---- weights of a tile, of a segment of 8 units at most ---- */
 
@@ -105,4 +105,47 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_short(rvi_cuda_product_arg
 #undef X
     default: row_short<F16>(a, first, end);
     }
+}
+
+/* ---- long rows of F16 or BF16 with few outputs: a block has one tile ---- */
+
+/* Neither normed nor gated, RVI_CUDA_LONG columns at most. Grid: 1, tiles. */
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_long(rvi_cuda_product_args a)
+{
+    typedef quants_of<F16> Q;
+    DYNAMIC_SHARED(shared_long);
+    float (*sums)[2][WARPS_OF_BLOCK][16] = row_sums();
+    int s = threadIdx.x / 32, lane = threadIdx.x % 32, length = length_of(a.x.n);
+    int n = s < a.segments ? min(length, units_of(a.x.n) - s * length) / Q::UNITS : 0; /* blocks of a segment */
+    place p = {(int)blockIdx.y, 0};
+    block_words<F16> w[2];
+    open_place(a, s, n, a.tiles, &p);
+    auto load = [&]() {
+        if (!p.left) return;
+        load_block<F16>(p.at[0], &w[0]);
+        load_block<F16>(p.at[1], &w[1]);
+        p.at[0] += Q::BYTES, p.at[1] += Q::BYTES, p.left--;
+    };
+    load();
+#pragma unroll 1
+    for (int at = lane * 128; at < p.left * Q::BYTES; at += 4096) fetch(p.at[0] + at), fetch(p.at[1] + at);
+    ending e = ending_of(a, 2, blockIdx.y, threadIdx.x % 16, 0, threadIdx.x < 16);
+    const uint4 *x = (const uint4 *)shared_long + s * length * 4 + lane % 4;
+    float factor = 0, acc[4] = {};
+#pragma unroll 1
+    for (int i = 0;; i++, x += Q::UNITS * 4) {
+        block_words<F16> h[2] = {w[0], w[1]};
+        load(); /* the second block too is asked for before the row is there */
+        if (i == 0) {
+            uint2 *to = (uint2 *)shared_long;
+            factor = a.x.n <= 20 * RVI_CUDA_THREADS ? stage_held<5, false>(a, false, to) : stage_held<8, false>(a, false, to);
+            __syncthreads();
+        }
+        if (i < n) add_block<F16>(h, x, acc);
+        if (i + 1 >= n) break;
+    }
+    if (a.finish == RVI_CUDA_ADD && e.to) e.old = *e.to;
+    if (n && lane % 4 == 0) sums[0][0][s][lane / 4] = acc[0], sums[0][0][s][8 + lane / 4] = acc[2];
+    __syncthreads();
+    if (e.to) end_output(a, e, sums[0], factor);
 }
