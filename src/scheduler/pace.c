@@ -6,16 +6,15 @@
 
 #include "base/compat.h"
 
-/* The time between two tokens may grow to half as much again; steps scatter, so less is planned:
- * with 0.45 one step in twenty took 1.56 times as long (1B, two threads). Where more wait than
- * that, their part of the time is their part of all. */
-#define STRETCH     0.36
+/* The time between two tokens may grow to half as much again; steps scatter, so less is planned.
+ * Where more wait than that, their part of the time is their part of all. */
+#define STRETCH     0.38
 #define NEW_SHARE   (1.0 / 4)
 #define TRIED_SHARE (1.0 / 2) /* of what is measured seldom */
 #define EACH        2.2 /* and where there are many rows, each as dearly as so many of a few */
 #define NEARLY      1.4 /* times what fits, which it may become */
 #define NOTICED     1.5 /* times what the tokens take, from which on a step is a long one; */
-#define FEW_LONG    0.02 /* part of all steps up to which more of these may come: 5 % are the limit */
+#define FEW_LONG    0.03 /* part of all steps up to which more of these may come: 5 % are the limit */
 #define RECENT      (1.0 / 64)
 #define MOST_NEW    2   /* times the average that one measurement counts for at most */
 #define MOST        4.0 /* times what the tokens take that a step may, if it reads; */
@@ -28,6 +27,7 @@ enum {
     MANY = 8,         /* rows that come at a time at least, so that the prompt ends */
     OFTEN = 32,       /* one step in so many is measured: texts grow, and so do other programs, */
     TRIED = 48,       /* and one in so many takes more rows, which may have become cheap enough */
+    DOUBT = 3,        /* times in a row that one row is too dear, before that is believed */
     TOGETHER = 16     /* rows that matrix units take at once: 16 may cost less than 14 */
 };
 
@@ -129,7 +129,7 @@ static int try_more(rvi_pace *p, int way, int n_tokens, int most, double part)
         for (int w = 0; w < N_WAYS; w++) {
             int rows = rows_of(w, n_tokens);
             if (rows <= n || rows > next || rows > most) continue;
-            if (p->unit[w] > 0 && stretch(p, w, n_tokens) > far * part) continue;
+            if (stretch(p, w, n_tokens) > far * part) continue;
             next = rows;
             found = w;
         }
@@ -214,8 +214,9 @@ static int seldom_way(rvi_pace *p, int n_tokens, int most, double part, double r
     enum { LOOK = 4 };
     if ((int64_t)p->n_short * p->n_long < BETWEEN * n_tokens) return -1;
     if (p->n_trials++ % LOOK == LOOK - 1) {
+        bool one = p->n_trials / LOOK % 2;
         p->n_like = 0;
-        return RVI_MAX(widest(p, n_tokens, most, NEARLY * part), 0);
+        return one ? 0 : RVI_MAX(widest(p, n_tokens, most, NEARLY * part), 0);
     }
     int way = widest(p, n_tokens, most, room), many = 0;
     while (few[many] < MANY) many++;
@@ -233,10 +234,15 @@ static int choose_way(rvi_pace *p, int n_tokens, int most, double part, double r
         while (few[first] < FIRST_ROWS && few[first + 1] <= most) first++;
         return first;
     }
-    p->seldom = stretch(p, 0, n_tokens) > part * (p->seldom ? sure : 1);
+    bool seldom = stretch(p, 0, n_tokens) > part * (p->n_dear ? sure : 1);
     int way = widest(p, n_tokens, most, RVI_MIN(part, room));
-    if (p->seldom && way < 0) return seldom_way(p, n_tokens, most, part, room);
-    p->seldom = false;
+    p->n_dear = seldom && way < 0 ? RVI_MIN(p->n_dear + 1, DOUBT) : 0;
+    p->seldom = p->n_dear == DOUBT;
+    if (p->seldom) return seldom_way(p, n_tokens, most, part, room);
+    if (p->n_dear) { /* one row is measured once more */
+        p->n_like = 0;
+        return 0;
+    }
     way = RVI_MAX(way, 0);     /* one at least, also where the streams alone come near the target */
     if (!p->alone) return way; /* nothing could be measured */
     int fill = first_fill(n_tokens), n = rows_of(fill, n_tokens);

@@ -30,7 +30,8 @@ typedef struct rvi_pace {
     int n_like;    /* steps since more rows than fit were last tried, */
     unsigned n_trials; /* and how often that was */
     unsigned turn;     /* of which prompt it is to have one row more than others */
-    bool seldom;       /* not even one row fits into every step */
+    int n_dear;        /* steps in a row for which not even one row would fit */
+    bool seldom;       /* that is believed: not every step has rows */
     bool alone;        /* in that step nobody reads but long prompts, at this pace */
 } rvi_pace;
 
