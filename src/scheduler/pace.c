@@ -11,10 +11,10 @@
 #define STRETCH     0.38
 #define NEW_SHARE   (1.0 / 4)
 #define TRIED_SHARE (1.0 / 2) /* of what is measured seldom */
-#define EACH        2.2 /* and where there are many rows, each as dearly as so many of a few */
-#define NEARLY      1.4 /* times what fits, which it may become */
-#define NOTICED     1.5 /* times what the tokens take, from which on a step is a long one; */
-#define FEW_LONG    0.03 /* part of all steps up to which more of these may come: 5 % are the limit */
+#define EACH        2.2  /* and where there are many rows, each as dearly as so many of a few */
+#define NEARLY      1.4  /* times what fits, which it may become */
+#define NOTICED     1.5  /* times what the tokens take, from which on a step is a long one; */
+#define FEW_LONG    0.03 /* part of all steps up to which more such may come: 5 % are the limit */
 #define RECENT      (1.0 / 64)
 #define MOST_NEW    2   /* times the average that one measurement counts for at most */
 #define MOST        4.0 /* times what the tokens take that a step may, if it reads; */
@@ -139,7 +139,7 @@ static int try_more(rvi_pace *p, int way, int n_tokens, int most, double part)
     return found;
 }
 
-/* Now and then a step takes long for no reason of ours: a few such do not make its rows too dear. */
+/* Now and then a step takes long for no reason of ours: a few such make no rows too dear. */
 static void note_rows(rvi_pace *p, double seconds)
 {
     const double step = 0.05, part = 0.25, much = 0.5;
@@ -179,9 +179,9 @@ static double with_reading(double plain, double target, double waiting)
     return RVI_MAX(target, (least + (MOST * (1 + waiting) - least) * part) * plain);
 }
 
-/* Where a crowd waits with short prompts, so long that the tokens, which each step computes, are a small part of it: a
- * 1B model on 16 threads takes 14 ms for eight tokens, and read 32 prompts in steps of 50 ms at 70 %
- * of its rate. */
+/* Where a crowd waits with short prompts, so long that the tokens, which each step computes, are a
+ * small part of it: a 1B model on 16 threads takes 14 ms for eight tokens, and read 32 prompts in
+ * steps of 50 ms at 70 % of its rate. */
 static double with_crowd(double plain, double target, int n_short, double waiting)
 {
     const double crowd = 8, third = 1.0 / 3, most = 3, small = 12;
