@@ -230,7 +230,7 @@ static rv_scope read_scope(const char **argument)
     return RV_SCOPE_TOPIC;
 }
 
-/* A scope that is mistyped would be taught as a part of the answer. Said: the one that was meant. */
+/* A mistyped scope would be taught as a part of the answer. The one that was meant; NULL: none. */
 static const char *misspelt_scope(const char *argument)
 {
     char word[16];

@@ -401,7 +401,7 @@ int main(void)
                                        cmocka_unit_test(requests_are_taken_with_the_turn_before),
                                        cmocka_unit_test(follow_ups_are_taught_with_their_context),
                                        cmocka_unit_test(other_persons_ask_for_something_else),
-        cmocka_unit_test(passes_may_wait),
+                                       cmocka_unit_test(passes_may_wait),
                                        cmocka_unit_test(names_nearly_alike_are_told_apart)};
     return cmocka_run_group_tests_name("judge", tests, find_model, NULL);
 }
