@@ -49,6 +49,9 @@ static const function functions[] = {
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product)
                     RVI_CUDA_QUANTS(X) ROW(product_row_F16, product)
 #undef X
+#define X(name, bits, offset, scales, d_units, has_m) ROW(product_short_##name, product)
+                    ROW(product_short, product) ROW(product_long, product) RVI_CUDA_QUANTS(X) ROW(product_short_F16, product)
+#undef X
     ROW(operands, operand) ROW(gemm_f32, gemm) ROW(gemm_bf16, gemm) ROW(span_attention, span)
         ROW(span_queries_back, span) ROW(span_keys_back, span) ROW(norm_back, norm_back)
             ROW(glu_back, glu_back) ROW(move_rows, move) ROW(scatter_add, move) ROW(loss, loss)

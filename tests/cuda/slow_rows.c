@@ -124,6 +124,19 @@ static void products(void **state)
     /* rows that a thread holds, and rows that are read twice */
     check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 9 * 1024 + 32, 2);
     check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 19 * 1024 + 64, 2);
+    /* kernels of short rows and of long ones with few outputs, of each type */
+    const rvi_qtype all[] = {RVI_Q4_0,   RVI_Q4_1,   RVI_Q5_0, RVI_Q5_1, RVI_Q8_0,
+                             RVI_Q2_K,   RVI_Q3_K,   RVI_Q4_K, RVI_Q5_K, RVI_Q6_K,
+                             RVI_IQ4_NL, RVI_IQ4_XS, RVI_F16,  RVI_BF16};
+    for (size_t i = 0; i < RVI_COUNT(all); i++) {
+        check_product(be, &all[i], outs, 1, 768, 2);
+        check_product(be, &all[i], outs, 1, i % 2 ? 2560 : 5376, 2);
+    }
+    /* more tiles than the host's driver has blocks, of a row whose last segment is half of one */
+    check_product(be, (const rvi_qtype[]){RVI_Q5_0, RVI_Q5_0}, (const int[]){2056, 2056}, 2, 896,
+                  1);
+    check_product(be, (const rvi_qtype[]){RVI_BF16, RVI_BF16}, (const int[]){2056, 2056}, 2, 896,
+                  1);
     be->ops->free(be);
 }
 
@@ -537,6 +550,7 @@ static void layers(void **state)
          false,
          0,
          0}, /* two chunks */
+        {{RVI_Q5_0, RVI_Q5_0, RVI_Q8_0}, 896, 1, 7, 64, 130, 0, 1, false, false, 0, 0}, /* split */
         {{RVI_Q8_0, RVI_Q5_0, RVI_Q5_0}, 160, 2, 2, 80, 256, 100, 1, false, true, 0, 0},
         {{RVI_F16, RVI_F16, RVI_F16}, 1056, 1, 9, 32, 200, 0, 1, true, false, 0, 0},
         {{RVI_Q4_0, RVI_Q4_0, RVI_Q8_0}, 160, 1, 16, 64, 130, 0, 1, false, false, 32, 0},

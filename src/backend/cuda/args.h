@@ -74,7 +74,7 @@ typedef struct rvi_cuda_product_args {
         together;                      /* few rows: blocks on their way for a warp; tiles at once */
     int32_t aside;                     /* gated: the two parts of a tile by warps of their own */
     float over;                        /* 1 / x.n */
-    int32_t first_blocks, first_tiles; /* product_row: of the first of two types */
+    int32_t first_blocks, first_tiles; /* of the first of two types; heads_row: keys and values */
     int32_t paired;          /* product_row, gated: tiles of 8 outputs, of both parts together */
     int32_t stages, slots;   /* product_tiles: of activations, of weights on their way */
     rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
@@ -108,7 +108,7 @@ typedef struct rvi_cuda_attention_args {
     rvi_cuda_cols out, q;
     rvi_cuda_at parts; /* [row][head][n_parts][padded + PART_MORE]: values, maximum, sum */
     rvi_cuda_at runs;  /* attention_tiles: {first row, rows} of neighbours in a sequence */
-    int32_t n_heads, window, n_parts, n_splits; /* tiles of a run */
+    int32_t n_heads, window, n_parts, n_splits; /* tiles of a run; heads_row: of a group of heads */
     float scale, soft_cap;
     /* attention_row: */
     rvi_cuda_cols angles, k, v; /* turns: of the rows, which then have no key in their pages yet */
@@ -161,6 +161,8 @@ enum {
     RVI_CUDA_SHARED = 208 << 10,  /* dynamic shared memory of these kernels at most, */
     RVI_CUDA_BESIDES = 4 << 10,   /* and what they may have besides */
     RVI_CUDA_FEW_MOST = 72 << 10, /* of product_few, which has more besides */
+    RVI_CUDA_SHORT = 2048,        /* columns of a row whose segments have 8 units at most */
+    RVI_CUDA_LONG = 8192,         /* of a row of product_long at most */
     RVI_CUDA_LONGEST = 128 << 10, /* bytes of the only row, in f16, that its kernels take */
     RVI_CUDA_TILE_STAGES = 5,     /* of activations, */
     RVI_CUDA_TILE_SLOTS = 3,      /* and blocks of weights on their way at most, */

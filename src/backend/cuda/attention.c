@@ -379,58 +379,59 @@ static bool is_product_of(const rvi_cuda_product_args *p, const rvi_cuda_attenti
                0;
 }
 
-/* Blocks of a cluster that take the tiles of the first of two types, so that none takes long. */
-static int first_blocks(int blocks, int first, int second, int together)
+/* The blocks of a cluster that has so many heads of queries, and its tiles. */
+typedef struct cluster {
+    int blocks, tiles, first_tiles; /* first_tiles: of the first type */
+} cluster;
+
+static cluster cluster_for(const rvi_cuda_product_args *p, int heads, int per_head)
 {
-    int best = blocks, least = INT_MAX;
-    for (int n = 1; second && n < blocks; n++) {
-        int rest = (blocks - n) * together, a = (first + n * together - 1) / (n * together),
-            b = (second + rest - 1) / rest;
-        if (RVI_MAX(a, b) > least) continue;
-        least = RVI_MAX(a, b);
-        best = n;
-    }
-    return best;
+    cluster k = {.tiles = (heads + 2) * per_head, .first_tiles = heads * per_head};
+    for (int i = 1; i < 3; i++)
+        if (p->part[i].type == p->part[0].type) k.first_tiles += per_head;
+    k.blocks = (k.first_tiles + p->together - 1) / p->together +
+               (k.tiles - k.first_tiles + p->together - 1) / p->together;
+    k.blocks = RVI_MAX(k.blocks, RVI_CUDA_RUN);
+    return k;
 }
 
 /* Where the last command is the product of the only row's queries, keys and values, and a small
- * one, it becomes heads_row, which attends too. All keys are of one run. */
+ * one, it becomes heads_row, which attends too. All keys are of one run. A head of keys has as many
+ * clusters as it takes for each block to have one turn. */
 static bool join_product(rvi_cuda *c, const rvi_cuda_attention_args *args)
 {
-    enum { TURNS = 2 }; /* tiles of a block, one after the other */
     rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
-    int group = args->n_heads / args->kv.n_kv_heads, per_head = args->kv.head_size / 16,
-        tiles = (group + 2) * per_head;
+    int group = args->n_heads / args->kv.n_kv_heads, per_head = args->kv.head_size / 16, splits = 1;
     rvi_cuda_product_args p;
-    if (!c->has_clusters || !args->early || !last ||
-        (last->kernel != RVI_CUDA_product_row &&
-         (last->kernel < RVI_CUDA_product_row_Q4_0 || last->kernel > RVI_CUDA_product_row_F16)))
-        return false;
+    if (!c->has_clusters || !args->early || !last || !rvi_cuda_is_row(last->kernel)) return false;
     memcpy(&p, last->args, sizeof p);
-    if (!is_product_of(&p, args)) return false;
-    int blocks =
-        RVI_MIN(RVI_MAX((tiles + p.together - 1) / p.together, RVI_CUDA_RUN), RVI_CUDA_CLUSTER);
+    if (!is_product_of(&p, args) || p.x.n > RVI_CUDA_SHORT) return false;
+    cluster k = cluster_for(&p, group, per_head);
+    while (k.blocks > RVI_CUDA_CLUSTER && splits < group) {
+        splits++;
+        k = cluster_for(&p, (group + splits - 1) / splits, per_head);
+    }
     uint32_t shared =
         RVI_CUDA_ROW_SHARED + (uint32_t)(p.x.n + 127) / 128 * 256 + RVI_CUDA_RAW_BYTES + 16 +
         (uint32_t)(RVI_CUDA_RUN * group * (args->kv.head_size + RVI_CUDA_PART_MORE)) * 4;
-    if (shared > RVI_CUDA_HEADS_SHARED || tiles > TURNS * blocks * p.together ||
-        blocks * args->kv.n_kv_heads > c->n_blocks / 8)
+    if (shared > RVI_CUDA_HEADS_SHARED || k.blocks > RVI_CUDA_CLUSTER ||
+        k.blocks * splits * args->kv.n_kv_heads > c->n_blocks / 8)
         return false;
-    p.first_tiles = group * per_head;
-    for (int i = 1; i < 3; i++)
-        if (p.part[i].type == p.part[0].type) p.first_tiles += per_head;
-    p.first_blocks = first_blocks(blocks, p.first_tiles, tiles - p.first_tiles, p.together);
-    rvi_cuda_command k = {.kernel = RVI_CUDA_heads_row,
-                          .grid = {(uint32_t)blocks, (uint32_t)args->kv.n_kv_heads, 1},
-                          .threads = RVI_CUDA_THREADS,
-                          .cluster = (uint8_t)blocks,
-                          .joined = 1,
-                          .shared = shared};
-    memcpy(k.args, &p, sizeof p);
+    p.first_blocks = (k.first_tiles + p.together - 1) / p.together;
+    p.first_tiles = k.first_tiles - (k.tiles - 2 * per_head); /* of keys and values */
+    rvi_cuda_command to = {
+        .kernel = RVI_CUDA_heads_row,
+        .grid = {(uint32_t)k.blocks, (uint32_t)(splits * args->kv.n_kv_heads), 1},
+        .threads = RVI_CUDA_THREADS,
+        .cluster = (uint8_t)k.blocks,
+        .joined = 1,
+        .shared = shared};
+    memcpy(to.args, &p, sizeof p);
     rvi_cuda_attention_args a = *args;
     a.n_parts = 0; /* whatever the position, so that the next list is the same */
+    a.n_splits = splits;
     if (!rvi_cuda_add(c, RVI_CUDA_heads_row, (uint32_t[]){0, 0, 0}, 0, &a, sizeof a)) return false;
-    *last = k; /* no list ends with the first half */
+    *last = to; /* no list ends with the first half */
     return true;
 }
 

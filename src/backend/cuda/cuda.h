@@ -49,6 +49,8 @@
     X(prepare)                                                                                     \
     X(prepare_tiles)                                                                               \
     X(product_row)                                                                                 \
+    X(product_short)                                                                               \
+    X(product_long)                                                                                \
     X(product_few)                                                                                 \
     X(add_segments)                                                                                \
     X(product_tiles_32)                                                                            \
@@ -85,6 +87,10 @@ typedef enum rvi_cuda_kernel {
             RVI_CUDA_QUANTS(X)
 #undef X
                 RVI_CUDA_product_row_F16,
+#define X(name, bits, offset, scales, d_units, has_m) RVI_CUDA_product_short_##name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        RVI_CUDA_product_short_F16,
     RVI_CUDA_KERNELS
 } rvi_cuda_kernel;
 
@@ -262,7 +268,8 @@ size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
 
 /* products.c: parts in panels. */
-int rvi_cuda_segments(int n); /* of a row of n columns */
+bool rvi_cuda_is_row(rvi_cuda_kernel k); /* a product of one row? */
+int rvi_cuda_segments(int n);            /* of a row of n columns */
 bool rvi_cuda_go_together(const rvi_matmul *m);
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
 

@@ -1,11 +1,12 @@
 /* heads.cuh - queries, keys, values and attention of one row by clusters of blocks: each has a head of keys and the heads
  * of queries that share it.
  *
- * The blocks of a cluster have tiles of the product, as in row.cuh, and send results to the shared memory of those that
+ * The blocks of a cluster have tiles of the product, as in short.cuh, and send results to the shared memory of those that
  * attend: the first ones, each with a chunk of keys, as in attention.cuh. The chunks' parts are sent to the first block,
  * which merges them. All keys that the row sees are of one run. Older keys, weights and what else no kernel in front
  * writes is asked for before `begin`. Order and bits are those of the two kernels that this one stands for, product_row
- * and attention_row. Grid: blocks of a cluster, heads of keys. */
+ * and attention_row. Heads of queries that share keys may be split over clusters, which then have the same keys and
+ * values, with the same bits. Grid: blocks of a cluster, heads of keys and their splits. */
 
 /* ---- shared memory of other blocks of the cluster ---- */
 
@@ -103,9 +104,9 @@ static __device__ __forceinline__ head_room head_room_in(const rvi_cuda_product_
     return r;
 }
 
-/* The heads of the cluster, and the chunks of the row. */
+/* The cluster's head of keys and heads of queries, `group` from `query` on, and the chunks of the row. */
 struct cluster_work {
-    int head, group, size, first, chunks;
+    int head, query, group, size, first, chunks;
     int2 see;
 };
 
@@ -114,7 +115,7 @@ static __device__ __forceinline__ int head_part(const cluster_work &c, int *i)
 {
     int tiles = c.size / 16, queries = c.group * tiles;
     if (*i < queries) {
-        *i += c.head * queries;
+        *i += c.query * tiles;
         return 0;
     }
     int p = *i < queries + tiles ? 1 : 2;
@@ -148,106 +149,71 @@ static __device__ __forceinline__ ending head_ending(const rvi_cuda_product_args
 
 /* ---- the product ---- */
 
-/* The block takes the cluster's tiles from `first` on, every step, before `end`. */
+/* The block takes the cluster's tiles from `first` on, as many as go together, before `end`. */
 template <int TYPE>
 static __device__ __forceinline__ void head_product(const rvi_cuda_product_args &a, const cluster_work &c, const head_room &r,
-                                                    const rvi_cuda_cols &angles, int first, int step, int end)
+                                                    const rvi_cuda_cols &angles, int first, int end)
 {
     typedef quants_of<TYPE> Q;
     float (*sums)[2][WARPS_OF_BLOCK][16] = row_sums();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, segments = a.segments, together = a.together, which = 0, s = warp;
 #pragma unroll 1
     for (; s >= segments; s -= segments) which++;
-    int units = min(length_of(a.x.n), units_of(a.x.n) - s * length_of(a.x.n));
-    int n = which < together ? units / Q::UNITS : 0; /* blocks of a segment */
+    int n = which < together ? min(8, units_of(a.x.n) - s * 8) / Q::UNITS : 0; /* blocks of a segment */
     place p = {first + which, 0};
-    enum { ROW_AHEAD = block_words<TYPE>::AHEAD };
-    block_words<TYPE> w[ROW_AHEAD + 1][2];
+    half_tile w;
+    raw_tile<TYPE> raw;
     open_head(a, c, s, n, end, &p);
-    auto go_on = [&](place *to) {
-        to->tile += step;
-        open_head(a, c, s, n, end, to);
-    };
-    auto load = [&](block_words<TYPE> to[2]) {
-        if (!p.left) return;
-        load_block<TYPE>(p.at[0], &to[0]);
-        load_block<TYPE>(p.at[1], &to[1]);
-        p.at[0] += Q::BYTES, p.at[1] += Q::BYTES;
-        if (!--p.left) go_on(&p);
-    };
-#pragma unroll
-    for (int i = 0; i < ROW_AHEAD; i++) load(w[i]);
-    place later = p;
-#pragma unroll 1
-    for (int i = 0; i < 2 && later.left; i++) {
-#pragma unroll 1
-        for (int at = lane * 128; at < later.left * Q::BYTES; at += 4096)
-            fetch(later.at[0] + at), fetch(later.at[1] + at);
-        go_on(&later);
-    }
-    auto ending_at = [&](int tile) {
-        return head_ending(a, c, tile, threadIdx.x % 16, (int)threadIdx.x < 16 * together && tile < end);
-    };
-    ending e = ending_at(first + (int)threadIdx.x / 16);
-    const uint4 *acts = (const uint4 *)r.row + s * length_of(a.x.n) * 4 + lane % 4;
-    float factor = stage_row(a, blockIdx.x == 0 && blockIdx.y == 0, r.row);
+    if (p.left) load_tile(p.at, n, &raw);
+    turn_tile(raw, &w);
+    int tile = first + (int)threadIdx.x / 16, o = threadIdx.x % 16;
+    ending e = head_ending(a, c, tile, o, (int)threadIdx.x < 16 * together && tile < end);
+    float factor = stage_held<2, true>(a, blockIdx.x == 0 && blockIdx.y == 0, r.row);
     if ((int)threadIdx.x * 4 < angles.n) /* with the keys, by those that attend */
         copy16((uint8_t *)(r.raw->angles + threadIdx.x * 4), (const uint8_t *)(row_of(angles, 0) + threadIdx.x * 4));
     copy_commit();
     __syncthreads();
     cluster_wait();
-#pragma unroll 1
-    for (int turn = 0; first < end; turn ^= 1) {
-        if (n && first + which < end) {
-            float acc[4] = {};
-#pragma unroll 1
-            for (int block = 0; block < n; block++) {
-                load(w[ROW_AHEAD]);
-                add_block<TYPE>(w[0], acts + block * Q::UNITS * 4, acc);
-#pragma unroll
-                for (int i = 0; i < ROW_AHEAD; i++) w[i][0] = w[i + 1][0], w[i][1] = w[i + 1][1];
-            }
-            if (lane % 4 == 0) sums[turn][0][warp][lane / 4] = acc[0], sums[turn][0][warp][8 + lane / 4] = acc[2];
-        }
-        __syncthreads();
-        if (warp < (together + 1) / 2) { /* whole warps */
-            int j0 = (int)threadIdx.x / 16 * segments, o = threadIdx.x % 16;
-            float v = 0;
-            if (e.to) {
-                v = sums[turn][0][j0][o];
-#pragma unroll
-                for (int j = 1; j < SEGMENTS; j++)
-                    if (j < segments) v += sums[turn][0][j0 + j][o];
-                v = v * factor * e.factor[0] + e.bias[0];
-            }
-            float4 four = {v, __shfl_xor_sync(0xffffffff, v, 1), __shfl_xor_sync(0xffffffff, v, 2),
-                           __shfl_xor_sync(0xffffffff, v, 3)};
-            int at = (first + (int)threadIdx.x / 16) * 16 + o;
-            if (e.to && lane % 4 == 0) {
-                *(float4 *)e.to = four;
-                /* keys and values only to the last chunk */
-#pragma unroll 1
-                for (int d = at < c.group * c.size ? 0 : c.chunks - 1; d < c.chunks; d++) send4(r.raw->x + at, four, r.come, d);
-            }
-        }
-        first += step;
-        if (first < end) e = ending_at(first + (int)threadIdx.x / 16);
+    if (p.left) {
+        float acc[4] = {};
+        add_tile(w, n * Q::UNITS, (const uint4 *)r.row + s * 32 + lane % 4, acc);
+        if (lane % 4 == 0) sums[0][0][warp][lane / 4] = acc[0], sums[0][0][warp][8 + lane / 4] = acc[2];
     }
+    __syncthreads();
+    if (warp >= (together + 1) / 2) return; /* whole warps */
+    float v = 0;
+    if (e.to) {
+        int j0 = (int)threadIdx.x / 16 * segments;
+        v = sums[0][0][j0][o];
+#pragma unroll
+        for (int j = 1; j < SEGMENTS; j++)
+            if (j < segments) v += sums[0][0][j0 + j][o];
+        v = v * factor * e.factor[0] + e.bias[0];
+    }
+    float4 four = {v, __shfl_xor_sync(0xffffffff, v, 1), __shfl_xor_sync(0xffffffff, v, 2),
+                   __shfl_xor_sync(0xffffffff, v, 3)};
+    int at = tile * 16 + o;
+    if (!e.to || lane % 4) return;
+    *(float4 *)e.to = four;
+    /* keys and values only to the last chunk */
+#pragma unroll 1
+    for (int d = at < c.group * c.size ? 0 : c.chunks - 1; d < c.chunks; d++) send4(r.raw->x + at, four, r.come, d);
 }
 
 static __device__ __forceinline__ void cluster_product(const rvi_cuda_product_args &a, const cluster_work &c, const head_room &r,
                                                        const rvi_cuda_cols &angles)
 {
-    int blocks = gridDim.x, rank = blockIdx.x, tiles = (c.group + 2) * (c.size / 16), first_tiles = a.first_tiles;
+    int rank = blockIdx.x, per_head = c.size / 16, tiles = (c.group + 2) * per_head;
+    int first_tiles = c.group * per_head + a.first_tiles;
     bool second = rank >= a.first_blocks;
     int first = second ? first_tiles + (rank - a.first_blocks) * a.together : rank * a.together;
-    int step = (second ? blocks - a.first_blocks : a.first_blocks) * a.together, end = second ? tiles : first_tiles;
+    int end = second ? tiles : first_tiles;
     switch (a.part[second ? 2 : 0].type) {
 #define X(name, bits, offset, scales, d_units, has_m)                                                                  \
-    case name: head_product<name>(a, c, r, angles, first, step, end); break;
+    case name: head_product<name>(a, c, r, angles, first, end); break;
         RVI_CUDA_QUANTS(X)
 #undef X
-    default: head_product<F16>(a, c, r, angles, first, step, end);
+    default: head_product<F16>(a, c, r, angles, first, end);
     }
 }
 
@@ -302,7 +268,7 @@ static __device__ __forceinline__ void merge_sent(const rvi_cuda_attention_args 
             acc = merged(acc, f, v, d);
         }
         float over = 1.0f / l;
-        float *to = row_of(a.out, 0) + (c.head * c.group + head) * c.size + e;
+        float *to = row_of(a.out, 0) + (c.query + head) * c.size + e;
         *(float4 *)to = {acc.x * over, acc.y * over, acc.z * over, acc.w * over};
     }
 }
@@ -374,16 +340,18 @@ static __device__ __forceinline__ void cluster_attention(const rvi_cuda_attentio
         if (c.chunks > 1)
             send2(part[h] + e, x, y, r.come + 1, 0);
         else
-            *(float2 *)(row_of(a.out, 0) + (c.head * group + g + 8 * h) * c.size + e) = {
+            *(float2 *)(row_of(a.out, 0) + (c.query + g + 8 * h) * c.size + e) = {
                 (0.0f * zero[h] + x * one[h]) * over[h], (0.0f * zero[h] + y * one[h]) * over[h]};
     }
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_THREADS) heads_row(rvi_cuda_product_args p, rvi_cuda_attention_args a)
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) heads_row(rvi_cuda_product_args p, rvi_cuda_attention_args a)
 {
     DYNAMIC_SHARED(shared_heads);
     head_room r = head_room_in(p, shared_heads);
-    cluster_work c = {(int)blockIdx.y, a.n_heads / a.kv.n_kv_heads, a.kv.head_size};
+    int all = a.n_heads / a.kv.n_kv_heads, each = (all + a.n_splits - 1) / a.n_splits, split = blockIdx.y % a.n_splits;
+    cluster_work c = {(int)blockIdx.y / a.n_splits};
+    c.query = c.head * all + split * each, c.group = min(each, all - split * each), c.size = a.kv.head_size;
     c.see = keys_of(a, 0);
     c.first = c.see.x / KEYS, c.chunks = c.see.y / KEYS - c.first + 1;
     int rank = blockIdx.x;

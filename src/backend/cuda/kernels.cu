@@ -496,12 +496,34 @@ KERNEL gather(rvi_cuda_gather_args a)
     for (int i = threadIdx.x; i < a.out.n; i += blockDim.x) out[i] = from[i];
 }
 
+/* Up to HELD columns of a thread: read once, all at a time; the norm is there before `begin`. Zeros behind the last one
+ * do not change the sum. */
+template <int HELD>
+static __device__ __forceinline__ void norm_held(const float *x, const float *w, float *out, int size, float eps)
+{
+    float v[HELD], by[HELD], sum = 0;
+    int first = threadIdx.x, step = blockDim.x;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) by[i] = first + i * step < size ? w[first + i * step] : 0.0f;
+    begin();
+#pragma unroll
+    for (int i = 0; i < HELD; i++) v[i] = first + i * step < size ? x[first + i * step] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) sum = fmaf(v[i], v[i], sum);
+    float r = 1.0f / sqrtf(block_sum(sum) / (float)size + eps);
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (first + i * step < size) out[first + i * step] = (v[i] * r) * by[i];
+}
+
 /* Grid: rows, groups of `size` columns. */
 KERNEL rms_norm(rvi_cuda_norm_args a)
 {
-    begin();
     const float *x = row_of(a.x, blockIdx.x) + blockIdx.y * a.size, *w = as<const float>(a.w);
     float *out = row_of(a.out, blockIdx.x) + blockIdx.y * a.size;
+    if (a.size <= 8 * (int)blockDim.x) return norm_held<8>(x, w, out, a.size, a.eps);
+    if (a.size <= 16 * (int)blockDim.x) return norm_held<16>(x, w, out, a.size, a.eps);
+    begin();
     float sum = 0;
 #pragma unroll 4
     for (int i = threadIdx.x; i < a.size; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
@@ -641,6 +663,7 @@ KERNEL best(rvi_cuda_best_args a)
 #include "exact.cuh"
 #include "products.cuh"
 #include "row.cuh"
+#include "short.cuh"
 #include "tiles.cuh"
 
 /* ---- adapters: a warp an output; lane l takes columns l, l + 32, ... ---- */

@@ -420,6 +420,10 @@ static const char *const kernel_names[] = {
             RVI_CUDA_QUANTS(X)
 #undef X
                 "product_row_F16",
+#define X(name, bits, offset, scales, d_units, has_m) "product_short_" #name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        "product_short_F16",
 };
 
 /* Can it have the largest clusters? They are not for all devices that have clusters. */
@@ -466,7 +470,7 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         rvi_cuda_kernel first, last;
         int bytes;
     } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
-                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_short_F16, RVI_CUDA_LONGEST},
                  {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST},
                  {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
                  {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},

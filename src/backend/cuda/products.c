@@ -41,15 +41,22 @@ static void add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t
     if (command) command->shared = shared;
 }
 
-static rvi_cuda_kernel row_kernel(rvi_qtype type)
+/* The kernel for this type, of those that begin with `first`. */
+static rvi_cuda_kernel kernel_of(rvi_cuda_kernel first, rvi_qtype type)
 {
-    switch (type) {
+    int i = 0;
 #define X(name, bits, offset, scales, d_units, has_m)                                              \
-    case RVI_##name: return RVI_CUDA_product_row_##name;
-        RVI_CUDA_QUANTS(X)
+    if (type == RVI_##name) return (rvi_cuda_kernel)((int)first + i);                              \
+    i++;
+    RVI_CUDA_QUANTS(X)
 #undef X
-    default: return RVI_CUDA_product_row_F16;
-    }
+    return (rvi_cuda_kernel)((int)first + i);
+}
+
+bool rvi_cuda_is_row(rvi_cuda_kernel k)
+{
+    return k == RVI_CUDA_product_row || k == RVI_CUDA_product_short || k == RVI_CUDA_product_long ||
+           (k >= RVI_CUDA_product_row_Q4_0 && k <= RVI_CUDA_product_short_F16);
 }
 
 static bool same_type(const rvi_matmul *m, int first, int end)
@@ -70,6 +77,21 @@ static void pair(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *
     *blocks = (uint32_t)RVI_MIN(pairs, most);
 }
 
+/* For a row and weights of one type. Where each block has its tiles at once, one that has turned
+ * weights before the row is there; of a long row only where there is nothing to turn. */
+static rvi_cuda_kernel one_type(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a,
+                                uint32_t *blocks)
+{
+    rvi_qtype type = m->part[0].w->type;
+    pair(c, m, a, blocks);
+    bool once = a->tiles <= (int)*blocks * a->together && (!m->gated.t || a->aside || a->paired);
+    if (once && m->x.n <= RVI_CUDA_SHORT) return kernel_of(RVI_CUDA_product_short_Q4_0, type);
+    bool is_long = m->x.n > RVI_CUDA_SHORT && m->x.n <= RVI_CUDA_LONG && !a->norm && !m->gated.t;
+    if (is_long && a->tiles <= c->n_blocks / 4 && (type == RVI_F16 || type == RVI_BF16))
+        return RVI_CUDA_product_long;
+    return kernel_of(RVI_CUDA_product_row_Q4_0, type);
+}
+
 /* One row; false: it is not even, too long, or its parts have more types than a kernel takes. */
 static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint32_t blocks)
 {
@@ -80,17 +102,22 @@ static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint
         return false;
     while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
     if (first == m->n_parts) {
-        pair(c, m, a, &blocks);
-        add(c, row_kernel(m->part[0].w->type), (uint32_t[]){1, blocks, 1}, row, a);
+        rvi_cuda_kernel k = one_type(c, m, a, &blocks);
+        add(c, k, (uint32_t[]){1, blocks, 1}, row, a);
         return true;
     }
     if (m->gated.t || blocks < 2 || !same_type(m, first, m->n_parts)) return false;
     a->first_tiles = 0;
     for (int i = 0; i < first; i++)
         a->first_tiles += (int32_t)ceil_div(m->part[i].w->n_rows, OUTPUTS);
+    uint32_t ahead = ceil_div(a->first_tiles, a->together),
+             all = ahead + ceil_div(a->tiles - a->first_tiles, a->together);
+    bool is_short = m->x.n <= RVI_CUDA_SHORT && all <= (uint32_t)c->n_blocks / 2;
+    if (is_short) blocks = all;
     int share = (int)((int64_t)blocks * a->first_tiles / a->tiles);
-    a->first_blocks = RVI_MIN(RVI_MAX(share, 1), (int)blocks - 1);
-    add(c, RVI_CUDA_product_row, (uint32_t[]){1, blocks, 1}, row, a);
+    a->first_blocks = is_short ? (int)ahead : RVI_MIN(RVI_MAX(share, 1), (int)blocks - 1);
+    add(c, is_short ? RVI_CUDA_product_short : RVI_CUDA_product_row, (uint32_t[]){1, blocks, 1},
+        row, a);
     return true;
 }
 
