@@ -124,7 +124,7 @@ $(BUILD)/%.o: %.c
 # from 8.0 on get what the driver makes of PTX.
 ifdef CUDA
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
-CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh row.cuh tiles.cuh heads.cuh \
+CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh row.cuh tiles.cuh tiles_wide.cuh heads.cuh \
   attention.cuh attention_wide.cuh train.cuh args.h train_args.h weights.h)
 CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
 $(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc

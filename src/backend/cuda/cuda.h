@@ -85,6 +85,10 @@ typedef enum rvi_cuda_kernel {
             RVI_CUDA_QUANTS(X)
 #undef X
                 RVI_CUDA_product_row_F16,
+#define X(name, bits, offset, scales, d_units, has_m) RVI_CUDA_product_wide_##name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        RVI_CUDA_product_wide_F16,
     RVI_CUDA_KERNELS
 } rvi_cuda_kernel;
 
@@ -152,6 +156,7 @@ typedef struct rvi_cuda {
     bool exact;
     int n_blocks;             /* four for each processor */
     bool early, has_clusters; /* launches may overlap, see `begin` of kernels.cu */
+    bool has_wide_tiles;      /* a block may have the shared memory of product_wide */
     atomic_int failed;        /* the first rvi_cu_result that was not 0 */
     const char *failed_in;    /* what was being done then */
 

@@ -420,6 +420,10 @@ static const char *const kernel_names[] = {
             RVI_CUDA_QUANTS(X)
 #undef X
                 "product_row_F16",
+#define X(name, bits, offset, scales, d_units, has_m) "product_wide_" #name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        "product_wide_F16",
 };
 
 /* Can it have the largest clusters? They are not for all devices that have clusters. */
@@ -463,6 +467,11 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                          "this CUDA device has too little shared memory: a block needs %d KiB, as "
                          "devices of compute capability 9.0 have; with --exact it is enough",
                          RVI_CUDA_SHARED >> 10);
+    c->has_wide_tiles = !r && !c->exact;
+    for (int k = RVI_CUDA_product_wide_Q4_0; c->has_wide_tiles && k <= RVI_CUDA_product_wide_F16;
+         k++)
+        c->has_wide_tiles =
+            !c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES, RVI_CUDA_TILE_SHARED);
     if (!r && c->early) c->has_clusters = has_clusters(c, c->functions[RVI_CUDA_heads_row]);
     rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
     if (!r)

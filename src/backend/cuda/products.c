@@ -1,4 +1,6 @@
 /* Products with weights in panels: which kernels, with which grids. */
+#include <string.h>
+
 #include "backend/cuda/cuda.h"
 
 enum { WARPS = RVI_CUDA_THREADS / 32, SEGMENTS = RVI_CUDA_SEGMENTS, OUTPUTS = 16 }; /* of a tile */
@@ -32,6 +34,20 @@ static uint32_t block_bytes(const rvi_matmul *m)
     for (int i = 0; i < m->n_parts; i++)
         most = RVI_MAX(most, rvi_cuda_block_bytes(m->part[i].w->type, &units));
     return (uint32_t)most;
+}
+
+/* Of weights in shared memory for tiles of so many rows. */
+static uint32_t slots_bytes(const rvi_matmul *m, int rows)
+{
+    size_t most = 0;
+    int units;
+    for (int i = 0; i < m->n_parts; i++) {
+        rvi_qtype type = m->part[i].w->type;
+        int bits = type == RVI_F16 || type == RVI_BF16 ? 16 : 0;
+        most = RVI_MAX(most, (size_t)RVI_CUDA_TILE_SLOTS_OF(bits, rows) * 2 *
+                                 rvi_cuda_block_bytes(type, &units));
+    }
+    return (uint32_t)(WARPS * most);
 }
 
 static void add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t shared,
@@ -151,12 +167,78 @@ static tiling best_tiling(const rvi_cuda *c, const rvi_matmul *m)
     return m->n_rows > 64 && time_of(c, &large) < time_of(c, &small) ? large : small;
 }
 
+static rvi_cuda_kernel wide_kernel(rvi_qtype type)
+{
+    switch (type) {
+#define X(name, bits, offset, scales, d_units, has_m)                                              \
+    case RVI_##name: return RVI_CUDA_product_wide_##name;
+        RVI_CUDA_QUANTS(X)
+#undef X
+    default: return RVI_CUDA_product_wide_F16;
+    }
+}
+
+static uint32_t wide_shared(rvi_qtype type)
+{
+    int units;
+    uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &units);
+    return RVI_CUDA_TILE_AHEAD * RVI_CUDA_TILE_ROWS * 128 +
+           WARPS * RVI_CUDA_PUT_ROWS * RVI_CUDA_PUT_LINE * 4 +
+           (uint32_t)RVI_CUDA_TILE_PLACES(units / 2) * RVI_CUDA_TILE / RVI_CUDA_PANEL * block;
+}
+
+static uint32_t wide_tiles(const rvi_matmul *m, int first, int end)
+{
+    uint32_t n = 0;
+    for (int i = first; i < (m->gated.t ? first + 1 : end); i++)
+        n += ceil_div(m->part[i].w->n_rows, m->gated.t ? RVI_CUDA_TILE / 2 : RVI_CUDA_TILE);
+    return n * ceil_div(m->n_rows, RVI_CUDA_TILE_ROWS);
+}
+
+/* Parts of one type. */
+static void add_wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args, int first,
+                     int end)
+{
+    rvi_cuda_product_args a = *args;
+    rvi_qtype type = m->part[first].w->type;
+    uint32_t blocks = RVI_MIN(wide_tiles(m, first, end), (uint32_t)c->n_blocks / 4);
+    memset(a.part, 0, sizeof a.part);
+    memcpy(a.part, args->part + first, (size_t)(end - first) * sizeof a.part[0]);
+    a.n_parts = end - first;
+    rvi_cuda_command *command = rvi_cuda_add(c, wide_kernel(type), (uint32_t[]){blocks, 1, 1},
+                                             RVI_CUDA_TILE_THREADS, &a, sizeof a);
+    if (command) command->shared = wide_shared(type);
+}
+
+/* Parts from `first` on that have its type. */
+static int end_of_type(const rvi_matmul *m, int first)
+{
+    int end = first + 1;
+    while (end < m->n_parts && same_type(m, first, end + 1)) end++;
+    return end;
+}
+
+/* Very many rows: a block for each processor, where that is not slower than tiles that take `time`,
+ * see time_of. */
+static bool wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a, uint32_t time)
+{
+    enum { TURN = 150 };
+    uint32_t turns = 0;
+    if (!c->has_wide_tiles || m->n_rows <= 128) return false;
+    for (int i = 0; i < m->n_parts; i = end_of_type(m, i))
+        turns += ceil_div((int)wide_tiles(m, i, end_of_type(m, i)), c->n_blocks / 4);
+    if (turns * TURN > time) return false;
+    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
+    for (int i = 0; i < m->n_parts; i = end_of_type(m, i)) add_wide(c, m, a, i, end_of_type(m, i));
+    return true;
+}
+
 static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
 {
     tiling t = best_tiling(c, m);
+    if (wide(c, m, a, time_of(c, &t))) return;
     uint32_t rows = (uint32_t)t.rows, outs = 0,
-             shared = RVI_CUDA_TILE_STAGES * rows * 128 +
-                      WARPS * RVI_CUDA_TILE_SLOTS * 2 * block_bytes(m),
+             shared = RVI_CUDA_TILE_STAGES * rows * 128 + slots_bytes(m, t.rows),
              results = rows * RVI_CUDA_TILE_LINE * 4;
     for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
     add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);

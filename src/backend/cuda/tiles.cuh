@@ -80,7 +80,7 @@ static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args
                                                      int2 stages, tile<ROWS> *x, tile_memory m)
 {
     typedef quants_of<TYPE> Q;
-    enum { PER = Q::UNITS / 2 };
+    enum { PER = Q::UNITS / 2, SLOTS = RVI_CUDA_TILE_SLOTS_OF(Q::BITS, ROWS) };
     int length = length_of(a.x.n) / Q::UNITS, n_blocks = stages.y / PER;
     size_t skip = (size_t)(stages.x / PER) * Q::BYTES;
     const uint8_t *mine[2] = {panel[0] + skip, panel[1] + skip};
@@ -240,7 +240,7 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_tiles_32(rvi_cuda_product_
     tiles_product<32>(a);
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 1) product_tiles_64(rvi_cuda_product_args a)
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_tiles_64(rvi_cuda_product_args a)
 {
     tiles_product<64>(a);
 }
