@@ -164,7 +164,6 @@ enum {
     RVI_CUDA_TILE = 128,          /* outputs of a block of product_tiles */
     RVI_CUDA_TILE_LINE = 132,     /* floats from row to row of its results in shared memory */
     RVI_CUDA_TILE_ROWS = 192,     /* of product_wide, */
-    RVI_CUDA_TILE_AHEAD = 4,      /* its stages, */
     RVI_CUDA_TILE_THREADS = RVI_CUDA_THREADS + 128,
     RVI_CUDA_TILE_SHARED = 226 << 10,
     RVI_CUDA_PUT_ROWS = 32, /* rows of results that its warps have in shared memory, */

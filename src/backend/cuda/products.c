@@ -182,9 +182,9 @@ static uint32_t wide_shared(rvi_qtype type)
 {
     int units;
     uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &units);
-    return RVI_CUDA_TILE_AHEAD * RVI_CUDA_TILE_ROWS * 128 +
+    return RVI_CUDA_TILE_AHEAD(RVI_CUDA_TILE_ROWS) * RVI_CUDA_TILE_ROWS * 128 +
            WARPS * RVI_CUDA_PUT_ROWS * RVI_CUDA_PUT_LINE * 4 +
-           (uint32_t)RVI_CUDA_TILE_PLACES(units / 2) * RVI_CUDA_TILE / RVI_CUDA_PANEL * block;
+           (uint32_t)RVI_CUDA_TILE_PLACES(RVI_CUDA_TILE_AHEAD(RVI_CUDA_TILE_ROWS), units / 2) * RVI_CUDA_TILE / RVI_CUDA_PANEL * block;
 }
 
 static uint32_t wide_tiles(const rvi_matmul *m, int first, int end)

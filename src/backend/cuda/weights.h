@@ -77,8 +77,9 @@
  * fit a processor. */
 #define RVI_CUDA_TILE_SLOTS_OF(bits, rows) ((bits) == 16 && (rows) == 64 ? 2 : RVI_CUDA_TILE_SLOTS)
 
-/* product_wide: blocks of so many stages of activations on their way. One that has been read is free
- * when its last stage is. */
-#define RVI_CUDA_TILE_PLACES(stages) ((RVI_CUDA_TILE_AHEAD + (stages)-2) / (stages) + 1)
+/* product_wide: stages of so many rows, and blocks of so many stages on their way. A block that has
+ * been read is free when its last stage is. */
+#define RVI_CUDA_TILE_AHEAD(rows)           ((rows) == 32 ? 8 : (rows) == 64 ? 6 : 4)
+#define RVI_CUDA_TILE_PLACES(ahead, stages) (((ahead) + (stages) - 2) / (stages) + 1)
 
 #endif
