@@ -36,20 +36,6 @@ static uint32_t block_bytes(const rvi_matmul *m)
     return (uint32_t)most;
 }
 
-/* Of weights in shared memory for tiles of so many rows. */
-static uint32_t slots_bytes(const rvi_matmul *m, int rows)
-{
-    size_t most = 0;
-    int units;
-    for (int i = 0; i < m->n_parts; i++) {
-        rvi_qtype type = m->part[i].w->type;
-        int bits = type == RVI_F16 || type == RVI_BF16 ? 16 : 0;
-        most = RVI_MAX(most, (size_t)RVI_CUDA_TILE_SLOTS_OF(bits, rows) * 2 *
-                                 rvi_cuda_block_bytes(type, &units));
-    }
-    return (uint32_t)(WARPS * most);
-}
-
 static void add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t shared,
                 const rvi_cuda_product_args *a)
 {
@@ -86,12 +72,13 @@ static void pair(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *
     *blocks = (uint32_t)RVI_MIN(pairs, most);
 }
 
-/* One row; false: it is not even, or its parts have more types than a kernel takes. */
+/* One row; false: it is not even, too long, or its parts have more types than a kernel takes. */
 static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint32_t blocks)
 {
     uint32_t row = ceil_div(m->x.n, 128) * 256;
     int first = 1; /* parts of the first type */
-    if ((a->x.at | a->norm | a->normed.at | (uint64_t)a->x.n * 4) % 16 || row > RVI_CUDA_LONGEST)
+    if ((a->x.at | a->norm | a->normed.at | (uint64_t)a->x.n * 4) % 16 ||
+        row > RVI_MIN(RVI_CUDA_LONGEST, c->shared))
         return false;
     while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
     if (first == m->n_parts) {
@@ -117,6 +104,7 @@ static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a
     rvi_cuda_product_args a = *args;
     uint32_t slots = WARPS * 2 * block_bytes(m),
              depth = RVI_MIN(RVI_MAX(RING_BYTES / slots, 2), RVI_CUDA_RING);
+    depth = RVI_MIN(depth, RVI_CUDA_FEW_MOST / slots);
     a.tiles = (int32_t)tiles_of(m, OUTPUTS);
     a.ring = (int32_t)depth;
     a.slot_bytes = (int32_t)slots / WARPS;
@@ -134,8 +122,28 @@ static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a
 typedef struct tiling {
     rvi_cuda_kernel kernel;
     int rows;
-    uint32_t grid[3];
+    uint32_t grid[3], stages, slots, shared; /* shared: 0: it does not fit the device */
 } tiling;
+
+/* As much on its way as there is room for. */
+static void ring_of(const rvi_cuda *c, const rvi_matmul *m, tiling *t)
+{
+    uint32_t rows = (uint32_t)t->rows, stage = rows * 128, slot = WARPS * 2 * block_bytes(m),
+             results = rows * RVI_CUDA_TILE_LINE * 4;
+    t->stages = RVI_CUDA_TILE_STAGES;
+    t->slots = RVI_CUDA_TILE_SLOTS;
+    if (c->has_groups && rows == 64 && 2 * (t->stages * stage + t->slots * slot) > c->shared)
+        t->slots = RVI_CUDA_LEAST_SLOTS; /* then two blocks fit a processor */
+    while (t->stages * stage + t->slots * slot > c->shared) {
+        if (t->slots > RVI_CUDA_LEAST_SLOTS)
+            t->slots--;
+        else if (t->stages > RVI_CUDA_LEAST_STAGES)
+            t->stages--;
+        else
+            return;
+    }
+    if (results <= c->shared) t->shared = RVI_MAX(t->stages * stage + t->slots * slot, results);
+}
 
 static tiling tiling_of(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_kernel k, int rows)
 {
@@ -148,6 +156,7 @@ static tiling tiling_of(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_kernel 
                         (uint64_t)segments * (uint32_t)m->n_rows * outs <= RVI_CUDA_SUMS
                     ? segments
                     : 1;
+    ring_of(c, m, &t);
     return t;
 }
 
@@ -164,7 +173,8 @@ static tiling best_tiling(const rvi_cuda *c, const rvi_matmul *m)
     if (m->n_rows <= 32) return tiling_of(c, m, RVI_CUDA_product_tiles_32, 32);
     tiling small = tiling_of(c, m, RVI_CUDA_product_tiles_64, 64),
            large = tiling_of(c, m, RVI_CUDA_product_tiles_128, 128);
-    return m->n_rows > 64 && time_of(c, &large) < time_of(c, &small) ? large : small;
+    return m->n_rows > 64 && large.shared && time_of(c, &large) < time_of(c, &small) ? large
+                                                                                     : small;
 }
 
 static rvi_cuda_kernel wide_kernel(rvi_qtype type)
@@ -178,13 +188,14 @@ static rvi_cuda_kernel wide_kernel(rvi_qtype type)
     }
 }
 
-static uint32_t wide_shared(rvi_qtype type)
+static uint32_t wide_shared(rvi_qtype type, int rows)
 {
     int units;
-    uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &units);
-    return RVI_CUDA_TILE_AHEAD(RVI_CUDA_TILE_ROWS) * RVI_CUDA_TILE_ROWS * 128 +
-           WARPS * RVI_CUDA_PUT_ROWS * RVI_CUDA_PUT_LINE * 4 +
-           (uint32_t)RVI_CUDA_TILE_PLACES(RVI_CUDA_TILE_AHEAD(RVI_CUDA_TILE_ROWS), units / 2) * RVI_CUDA_TILE / RVI_CUDA_PANEL * block;
+    uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &units),
+             ahead = (uint32_t)RVI_CUDA_TILE_AHEAD(rows),
+             places = RVI_CUDA_TILE_PLACES(ahead, (uint32_t)units / 2);
+    return ahead * (uint32_t)rows * 128 + WARPS * RVI_CUDA_PUT_ROWS * RVI_CUDA_PUT_LINE * 4 +
+           places * RVI_CUDA_TILE / RVI_CUDA_PANEL * block;
 }
 
 static uint32_t wide_tiles(const rvi_matmul *m, int first, int end)
@@ -207,7 +218,7 @@ static void add_wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_ar
     a.n_parts = end - first;
     rvi_cuda_command *command = rvi_cuda_add(c, wide_kernel(type), (uint32_t[]){blocks, 1, 1},
                                              RVI_CUDA_TILE_THREADS, &a, sizeof a);
-    if (command) command->shared = wide_shared(type);
+    if (command) command->shared = wide_shared(type, RVI_CUDA_TILE_ROWS);
 }
 
 /* Parts from `first` on that have its type. */
@@ -224,7 +235,7 @@ static bool wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
 {
     enum { TURN = 150 };
     uint32_t turns = 0;
-    if (!c->has_wide_tiles || m->n_rows <= 128) return false;
+    if (!c->has_groups || m->n_rows <= 128) return false;
     for (int i = 0; i < m->n_parts; i = end_of_type(m, i))
         turns += ceil_div((int)wide_tiles(m, i, end_of_type(m, i)), c->n_blocks / 4);
     if (turns * TURN > time) return false;
@@ -233,19 +244,20 @@ static bool wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
     return true;
 }
 
-static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
+static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args)
 {
     tiling t = best_tiling(c, m);
-    if (wide(c, m, a, time_of(c, &t))) return;
-    uint32_t rows = (uint32_t)t.rows, outs = 0,
-             shared = RVI_CUDA_TILE_STAGES * rows * 128 + slots_bytes(m, t.rows),
-             results = rows * RVI_CUDA_TILE_LINE * 4;
+    uint32_t outs = 0;
+    rvi_cuda_product_args a = *args;
+    if (wide(c, m, args, time_of(c, &t))) return;
+    a.stages = (int32_t)t.stages;
+    a.slots = (int32_t)t.slots;
     for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
-    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
-    add(c, t.kernel, t.grid, RVI_MAX(shared, results), a);
+    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
+    add(c, t.kernel, t.grid, t.shared, &a);
     if (t.grid[2] > 1)
         add(c, RVI_CUDA_add_segments,
-            (uint32_t[]){(uint32_t)m->n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, a);
+            (uint32_t[]){(uint32_t)m->n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, &a);
 }
 
 enum { FEW = 8 }; /* rows up to which a warp takes a segment */

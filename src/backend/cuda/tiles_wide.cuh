@@ -76,7 +76,7 @@ static __device__ __forceinline__ void bring_tile(const rvi_cuda_product_args &a
 #pragma unroll 1
     for (int k = 0; k < stages.y; k++) {
         bool first = k % B::STAGES == 0;
-        wait_for(r->free + r->stage, r->turn ^ 1);
+        wait_for_warps(r->free + r->stage, r->turn ^ 1);
         if (lane == 0) expect(r->arrived + r->stage, of_rows + (first ? MINE * B::BYTES : 0));
         __syncwarp();
         if (of_rows && lane == MINE) copy_bulk(r->acts + r->stage * ROWS * 128, x, of_rows, r->arrived + r->stage);
@@ -270,6 +270,12 @@ static __device__ __forceinline__ void take_tile(const rvi_cuda_product_args &a,
     put_wide_tile(a, p, e, x, lines);
 }
 
+/* Devices without groups do not start these kernels: nothing is compiled for them. */
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+template <int TYPE, int ROWS> static __device__ __forceinline__ void wide_product(const rvi_cuda_product_args &, uint8_t *)
+{
+}
+#else
 template <int TYPE, int ROWS> static __device__ __forceinline__ void wide_product(const rvi_cuda_product_args &a, uint8_t *shared)
 {
     enum { AHEAD = RVI_CUDA_TILE_AHEAD(ROWS) };
@@ -292,6 +298,8 @@ template <int TYPE, int ROWS> static __device__ __forceinline__ void wide_produc
         for (int i = blockIdx.x; i < n; i += gridDim.x) take_tile<TYPE, ROWS>(a, wide_tile_of<ROWS>(a, i), warp, &r, lines);
     }
 }
+
+#endif
 
 /* Grid: at most as many blocks as there are tiles, 1, segments (which are added by add_segments; not gated) or 1. */
 #define WIDE(name, type, rows)                                                                                         \

@@ -73,13 +73,9 @@
 #define RVI_CUDA_BLOCK_UNITS(d_units)   ((d_units) == 8 ? 8 : 4)
 #define RVI_CUDA_HAS_TWO(scales, has_m) ((scales) == 4 || ((scales) == 2 && !(has_m)))
 
-/* Blocks of weights on their way for a warp of tiles: of 64 rows so many that two blocks of threads
- * fit a processor. */
-#define RVI_CUDA_TILE_SLOTS_OF(bits, rows) ((bits) == 16 && (rows) == 64 ? 2 : RVI_CUDA_TILE_SLOTS)
-
 /* product_wide: stages of so many rows, and blocks of so many stages on their way. A block that has
  * been read is free when its last stage is. */
 #define RVI_CUDA_TILE_AHEAD(rows)           ((rows) == 32 ? 8 : (rows) == 64 ? 6 : 4)
-#define RVI_CUDA_TILE_PLACES(ahead, stages) (((ahead) + (stages) - 2) / (stages) + 1)
+#define RVI_CUDA_TILE_PLACES(ahead, stages) (((ahead) + (stages)-2) / (stages) + 1)
 
 #endif
