@@ -47,7 +47,7 @@ static const function functions[] = {
                         ROW(product_tiles_32, product) ROW(product_tiles_128, product)
                             ROW(product_tiles_64, product) ROW(prepare_tiles, product)
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product) ROW(product_wide_##name, product)
-                    RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product)
+                    RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product) ROW(product_wide_F16_64, product) ROW(product_wide_F16_32, product)
 #undef X
     ROW(operands, operand) ROW(gemm_f32, gemm) ROW(gemm_bf16, gemm) ROW(span_attention, span)
         ROW(span_queries_back, span) ROW(span_keys_back, span) ROW(norm_back, norm_back)

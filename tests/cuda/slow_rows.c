@@ -133,7 +133,7 @@ static void products(void **state)
     be->ops->free(be);
 }
 
-/* More rows than a tile of product_wide has: parts of several types, outputs that end within a panel
+/* More rows than a tile of product_wide has: several types, outputs that end within a panel
  * and within a four, one segment and two. */
 static void very_many_rows(void **state)
 {
@@ -141,11 +141,16 @@ static void very_many_rows(void **state)
     rvi_backend *be = open_device();
     const rvi_qtype types[][3] = {{RVI_Q4_K, RVI_F16, RVI_Q6_K}, {RVI_Q8_0, RVI_Q8_0}};
     seed = 4;
+    /* few rows of 16 bits, their segments by blocks of their own */
+    const rvi_qtype halves[] = {RVI_BF16, RVI_F16};
+    check_rows(be, halves, (const int[]){300, 21}, 2, 544, 0, 33);
+    check_rows(be, halves, (const int[]){140}, 1, 544, 2, 31);
     if (!is_real())
         ((rvi_cuda *)be)->n_blocks = 8; /* of two processors: each takes several tiles */
     check_rows(be, types[0], (const int[]){36, 21, 140}, 3, 512, 0, 200);
     check_rows(be, types[1], (const int[]){72, 72}, 2, 288, 1, 200);
     check_rows(be, types[1], (const int[]){132}, 1, 544, 2, 200);
+    check_rows(be, (const rvi_qtype[]){RVI_F16, RVI_F16}, (const int[]){136, 136}, 2, 288, 1, 20);
     be->ops->free(be);
 }
 

@@ -89,6 +89,8 @@ typedef enum rvi_cuda_kernel {
     RVI_CUDA_QUANTS(X)
 #undef X
         RVI_CUDA_product_wide_F16,
+    RVI_CUDA_product_wide_F16_64,
+    RVI_CUDA_product_wide_F16_32,
     RVI_CUDA_KERNELS
 } rvi_cuda_kernel;
 

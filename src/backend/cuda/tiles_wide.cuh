@@ -10,9 +10,10 @@
 enum { WIDE_PANELS = RVI_CUDA_TILE / OUTS, BRINGERS = 4 };
 enum { PUT_ROWS = RVI_CUDA_PUT_ROWS, PUT_LINE = RVI_CUDA_PUT_LINE };
 
-/* SLOTS: places for blocks. */
+/* Blocks as they come: those of F16 are cut in two where stages take much room. SLOTS: places for them. */
 template <int TYPE, int ROWS> struct wide_block {
-    enum { UNITS = quants_of<TYPE>::UNITS, STAGES = UNITS / 2, BYTES = quants_of<TYPE>::BYTES };
+    typedef quants_of<TYPE> Q;
+    enum { UNITS = RVI_CUDA_TILE_UNITS(Q::UNITS, Q::BITS, ROWS), STAGES = UNITS / 2, BYTES = Q::BYTES * UNITS / Q::UNITS };
     enum { AHEAD = RVI_CUDA_TILE_AHEAD(ROWS), SLOTS = RVI_CUDA_TILE_PLACES(AHEAD, STAGES) };
 };
 
@@ -283,10 +284,10 @@ template <int TYPE, int ROWS> static __device__ __forceinline__ void wide_produc
     if (threadIdx.x < AHEAD) expect_warps(arrived + threadIdx.x, BRINGERS), expect_warps(freed + threadIdx.x, WARPS_OF_BLOCK);
     expecting();
     __syncthreads();
-    begin();
+    int n = n_wide_tiles<ROWS>(a), warp = threadIdx.x / 32;
+    if (warp < WARPS_OF_BLOCK || warp == WARPS_OF_BLOCK + BRINGERS - 1) begin(); /* the others bring weights only */
     float *lines = (float *)(shared + AHEAD * ROWS * 128);
     wide_ring r = {shared, (uint8_t *)(lines + WARPS_OF_BLOCK * PUT_ROWS * PUT_LINE), arrived, freed, 0, 0, 0};
-    int n = n_wide_tiles<ROWS>(a), warp = threadIdx.x / 32;
     if (warp >= WARPS_OF_BLOCK) {
         leave_registers<24>();
 #pragma unroll 1
@@ -312,4 +313,6 @@ template <int TYPE, int ROWS> static __device__ __forceinline__ void wide_produc
 RVI_CUDA_QUANTS(X)
 #undef X
 WIDE(F16, F16, RVI_CUDA_TILE_ROWS)
+WIDE(F16_64, F16, 64)
+WIDE(F16_32, F16, 32)
 #undef WIDE
