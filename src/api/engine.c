@@ -12,8 +12,7 @@ enum { DEFAULT_ROWS = 512, DEFAULT_LOGITS = 16 };
  * cancelled: these take less than 100 ms on an H200. */
 static int gpu_rows(int n_embd)
 {
-    enum { LARGE = 1024, SMALL = 4096 };
-    return n_embd > 2048 ? LARGE : SMALL;
+    return n_embd > 4096 ? 1024 : n_embd > 2048 ? 2048 : 4096;
 }
 
 static int default_rows(const rv_model *m)

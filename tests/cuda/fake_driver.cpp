@@ -46,8 +46,8 @@ static const function functions[] = {
                     ROW(prepare, product) ROW(product_row, product) ROW(product_few, product) ROW(add_segments, product)
                         ROW(product_tiles_32, product) ROW(product_tiles_128, product)
                             ROW(product_tiles_64, product) ROW(prepare_tiles, product)
-#define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product)
-                    RVI_CUDA_QUANTS(X) ROW(product_row_F16, product)
+#define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product) ROW(product_wide_##name, product)
+                    RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product) ROW(product_wide_F16_64, product) ROW(product_wide_F16_32, product)
 #undef X
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_short_##name, product)
                     ROW(product_short, product) ROW(product_long, product) RVI_CUDA_QUANTS(X) ROW(product_short_F16, product)

@@ -58,21 +58,21 @@ static void free_weight(rvi_backend *be, weight *w)
     rvi_free(w->bytes);
 }
 
-/* The last of three rows beside the others, then alone. kind: 0: stored; 1: gated; 2: added. */
-static void check_product(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
-                          int n_in, int kind)
+/* The last of n_rows rows beside the others, then alone. kind: 0: stored; 1: gated; 2: added. */
+static void check_rows(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
+                       int n_in, int kind, int n_rows)
 {
-    enum { ROWS = 3, MOST = 2056 };
+    enum { MOST = 2056 };
     int n = kind ? outs[0] : 0;
     float *x = rvi_alloc_array((size_t)n_in, sizeof *x), old[MOST], want[MOST], got[MOST];
     weight w[3];
     rvi_tensor *in, *out;
     for (int i = 0; !kind && i < n_parts; i++) n += outs[i];
     assert_true(n <= MOST);
-    assert_ok(be->ops->rows_new(be, &in, ROWS, n_in, err));
-    assert_ok(be->ops->rows_new(be, &out, ROWS, n, err));
-    assert_ok(be->ops->reserve(be, ROWS, n_in, 0, err));
-    rvi_matmul m = {.x = rvi_cols_of(in, 0, n_in), .n_parts = n_parts, .n_rows = ROWS};
+    assert_ok(be->ops->rows_new(be, &in, n_rows, n_in, err));
+    assert_ok(be->ops->rows_new(be, &out, n_rows, n, err));
+    assert_ok(be->ops->reserve(be, n_rows, n_in, 0, err));
+    rvi_matmul m = {.x = rvi_cols_of(in, 0, n_in), .n_parts = n_parts, .n_rows = n_rows};
     for (int i = 0, at = 0; i < n_parts; at += kind ? 0 : outs[i], i++) {
         w[i] = some_weight(be, types[i], outs[i], n_in);
         m.part[i] = (rvi_product_part){w[i].t, NULL, rvi_cols_of(out, at, outs[i])};
@@ -80,13 +80,13 @@ static void check_product(rvi_backend *be, const rvi_qtype *types, const int *ou
     if (kind == 1) m.gated = rvi_cols_of(out, 0, n);
     if (kind == 2) m.add_to = rvi_cols_of(out, 0, n);
     for (int i = 0; i < n; i++) old[i] = some();
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < n_rows; r++) {
         for (int k = 0; k < n_in; k++) x[k] = some();
         be->ops->rows_write(be, m.x, r, x);
         be->ops->rows_write(be, rvi_cols_of(out, 0, n), r, old);
     }
     be->ops->matmul(be, &m);
-    be->ops->rows_read(be, rvi_cols_of(out, 0, n), ROWS - 1, want);
+    be->ops->rows_read(be, rvi_cols_of(out, 0, n), n_rows - 1, want);
     be->ops->rows_write(be, m.x, 0, x);
     be->ops->rows_write(be, rvi_cols_of(out, 0, n), 0, old);
     m.n_rows = 1;
@@ -98,6 +98,12 @@ static void check_product(rvi_backend *be, const rvi_qtype *types, const int *ou
     be->ops->tensor_free(be, in);
     be->ops->tensor_free(be, out);
     rvi_free(x);
+}
+
+static void check_product(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
+                          int n_in, int kind)
+{
+    check_rows(be, types, outs, n_parts, n_in, kind, 3);
 }
 
 static void products(void **state)
@@ -137,6 +143,27 @@ static void products(void **state)
                   1);
     check_product(be, (const rvi_qtype[]){RVI_BF16, RVI_BF16}, (const int[]){2056, 2056}, 2, 896,
                   1);
+    be->ops->free(be);
+}
+
+/* More rows than a tile of product_wide has: several types, outputs that end within a panel
+ * and within a four, one segment and two. */
+static void very_many_rows(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    const rvi_qtype types[][3] = {{RVI_Q4_K, RVI_F16, RVI_Q6_K}, {RVI_Q8_0, RVI_Q8_0}};
+    seed = 4;
+    /* few rows of 16 bits, their segments by blocks of their own */
+    const rvi_qtype halves[] = {RVI_BF16, RVI_F16};
+    check_rows(be, halves, (const int[]){300, 21}, 2, 544, 0, 33);
+    check_rows(be, halves, (const int[]){140}, 1, 544, 2, 31);
+    if (!is_real())
+        ((rvi_cuda *)be)->n_blocks = 8; /* of two processors: each takes several tiles */
+    check_rows(be, types[0], (const int[]){36, 21, 140}, 3, 512, 0, 200);
+    check_rows(be, types[1], (const int[]){72, 72}, 2, 288, 1, 200);
+    check_rows(be, types[1], (const int[]){132}, 1, 544, 2, 200);
+    check_rows(be, (const rvi_qtype[]){RVI_F16, RVI_F16}, (const int[]){136, 136}, 2, 288, 1, 20);
     be->ops->free(be);
 }
 
@@ -577,6 +604,7 @@ static void layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(very_many_rows, reset, reset),
         cmocka_unit_test_setup_teardown(products, reset, reset),
         cmocka_unit_test_setup_teardown(tiles_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(attention, reset, reset),

@@ -170,9 +170,14 @@ enum {
     RVI_CUDA_LEAST_SLOTS = 2,     /* of both */
     RVI_CUDA_TILE = 128,          /* outputs of a block of product_tiles */
     RVI_CUDA_TILE_LINE = 132,     /* floats from row to row of its results in shared memory */
-    RVI_CUDA_KEYS = 64,           /* of a chunk */
-    RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
-    RVI_CUDA_RUN = 4,             /* chunks that are merged before others, see attention.cuh */
+    RVI_CUDA_TILE_ROWS = 192,     /* of product_wide, */
+    RVI_CUDA_TILE_THREADS = RVI_CUDA_THREADS + 128,
+    RVI_CUDA_TILE_SHARED = 226 << 10,
+    RVI_CUDA_PUT_ROWS = 32, /* rows of results that its warps have in shared memory, */
+    RVI_CUDA_PUT_LINE = 20, /* and floats from one to the next */
+    RVI_CUDA_KEYS = 64,     /* of a chunk */
+    RVI_CUDA_QUERIES = 64,  /* heads of rows that a block takes together */
+    RVI_CUDA_RUN = 4,       /* chunks that are merged before others, see attention.cuh */
     RVI_CUDA_KEY_SHARED = 65536 + 34816,
     RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
     RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,

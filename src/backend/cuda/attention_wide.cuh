@@ -40,14 +40,14 @@ static __device__ __forceinline__ void mix_step(float c[8][4], const uint32_t a[
 }
 
 /* Registers of a group: those that bring chunks need few. */
-static __device__ __forceinline__ void leave_registers()
+template <int N> static __device__ __forceinline__ void leave_registers()
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-static __device__ __forceinline__ void take_registers()
+template <int N> static __device__ __forceinline__ void take_registers()
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
 /* What all lanes of the warp have, so that the compiler knows it. */
@@ -91,10 +91,10 @@ static __device__ __forceinline__ void score_step(float c[8][4], const uint8_t *
 static __device__ __forceinline__ void results(float[8][4])
 {
 }
-static __device__ __forceinline__ void leave_registers()
+template <int N> static __device__ __forceinline__ void leave_registers()
 {
 }
-static __device__ __forceinline__ void take_registers()
+template <int N> static __device__ __forceinline__ void take_registers()
 {
 }
 static __device__ __forceinline__ int same_of_warp(int x)
@@ -495,10 +495,10 @@ template <int HEAD> static __device__ __forceinline__ void wide_attention(const 
                     t.last_seen / KEYS,
                     (float4 *)(shared + WIDE_GROUPS * wide<HEAD>::QUERIES + WIDE_STAGES * wide<HEAD>::STAGE)};
     if (threadIdx.x / 128 == WIDE_GROUPS) {
-        leave_registers();
+        leave_registers<40>();
         bring_chunks<HEAD>(a, t, w);
     } else {
-        take_registers();
+        take_registers<232>();
         attend<HEAD>(a, t, w);
     }
 }

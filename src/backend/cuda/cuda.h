@@ -91,6 +91,12 @@ typedef enum rvi_cuda_kernel {
     RVI_CUDA_QUANTS(X)
 #undef X
         RVI_CUDA_product_short_F16,
+#define X(name, bits, offset, scales, d_units, has_m) RVI_CUDA_product_wide_##name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        RVI_CUDA_product_wide_F16,
+    RVI_CUDA_product_wide_F16_64,
+    RVI_CUDA_product_wide_F16_32,
     RVI_CUDA_KERNELS
 } rvi_cuda_kernel;
 

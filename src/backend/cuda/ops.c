@@ -424,6 +424,12 @@ static const char *const kernel_names[] = {
     RVI_CUDA_QUANTS(X)
 #undef X
         "product_short_F16",
+#define X(name, bits, offset, scales, d_units, has_m) "product_wide_" #name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        "product_wide_F16",
+    "product_wide_F16_64",
+    "product_wide_F16_32",
 };
 
 /* Can it have the largest clusters? They are not for all devices that have clusters. */
@@ -441,11 +447,13 @@ static bool has_clusters(rvi_cuda *c, rvi_cu_function *f)
 }
 
 /* Of the dynamic shared memory that a kernel asks for at most, what this device has: kernels that
- * take what there is ask for no more; heads_row is not for all. */
+ * take what there is ask for no more; heads_row and product_wide are not for all. */
 static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
 {
     if (k == RVI_CUDA_attention_tiles || k == RVI_CUDA_product_few) return most;
-    if (k == RVI_CUDA_heads_row && !c->has_groups) return 0;
+    bool wide = k >= RVI_CUDA_product_wide_Q4_0 && k <= RVI_CUDA_product_wide_F16_32;
+    if ((k == RVI_CUDA_heads_row || wide) && !c->has_groups) return 0;
+    if (wide) return most;
     return RVI_MIN(most, (int)c->shared);
 }
 
@@ -476,7 +484,8 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                  {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
                  {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
                  {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
-                 {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED}};
+                 {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED},
+                 {RVI_CUDA_product_wide_Q4_0, RVI_CUDA_product_wide_F16_32, RVI_CUDA_TILE_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,

@@ -1,4 +1,6 @@
 /* Products with weights in panels: which kernels, with which grids. */
+#include <string.h>
+
 #include "backend/cuda/cuda.h"
 
 enum { WARPS = RVI_CUDA_THREADS / 32, SEGMENTS = RVI_CUDA_SEGMENTS, OUTPUTS = 16 }; /* of a tile */
@@ -157,6 +159,8 @@ static void ring_of(const rvi_cuda *c, const rvi_matmul *m, tiling *t)
              results = rows * RVI_CUDA_TILE_LINE * 4;
     t->stages = RVI_CUDA_TILE_STAGES;
     t->slots = RVI_CUDA_TILE_SLOTS;
+    if (c->has_groups && rows == 64 && 2 * (t->stages * stage + t->slots * slot) > c->shared)
+        t->slots = RVI_CUDA_LEAST_SLOTS; /* then two blocks fit a processor */
     while (t->stages * stage + t->slots * slot > c->shared) {
         if (t->slots > RVI_CUDA_LEAST_SLOTS)
             t->slots--;
@@ -200,19 +204,109 @@ static tiling best_tiling(const rvi_cuda *c, const rvi_matmul *m)
                                                                                      : small;
 }
 
+static rvi_cuda_kernel wide_kernel(rvi_qtype type, int rows)
+{
+    if (rows == 64) return RVI_CUDA_product_wide_F16_64;
+    if (rows == 32) return RVI_CUDA_product_wide_F16_32;
+    switch (type) {
+#define X(name, bits, offset, scales, d_units, has_m)                                              \
+    case RVI_##name: return RVI_CUDA_product_wide_##name;
+        RVI_CUDA_QUANTS(X)
+#undef X
+    default: return RVI_CUDA_product_wide_F16;
+    }
+}
+
+static uint32_t wide_shared(rvi_qtype type, int rows)
+{
+    int all, bits = type == RVI_F16 || type == RVI_BF16 ? 16 : 0;
+    uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &all),
+             units = (uint32_t)RVI_CUDA_TILE_UNITS(all, bits, rows),
+             ahead = (uint32_t)RVI_CUDA_TILE_AHEAD(rows),
+             places = RVI_CUDA_TILE_PLACES(ahead, units / 2);
+    return ahead * (uint32_t)rows * 128 + WARPS * RVI_CUDA_PUT_ROWS * RVI_CUDA_PUT_LINE * 4 +
+           places * RVI_CUDA_TILE / RVI_CUDA_PANEL * (block * units / (uint32_t)all);
+}
+
+static uint32_t wide_tiles(const rvi_matmul *m, int first, int end, int rows)
+{
+    uint32_t n = 0;
+    for (int i = first; i < (m->gated.t ? first + 1 : end); i++)
+        n += ceil_div(m->part[i].w->n_rows, m->gated.t ? RVI_CUDA_TILE / 2 : RVI_CUDA_TILE);
+    return n * ceil_div(m->n_rows, rows);
+}
+
+/* Parts of one type, in tiles of so many rows. */
+static void add_wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args, int first,
+                     int end, int rows, uint32_t segments)
+{
+    rvi_cuda_product_args a = *args;
+    rvi_qtype type = m->part[first].w->type;
+    uint32_t most = RVI_MAX((uint32_t)c->n_blocks / 4 / segments, 1),
+             grid[] = {RVI_MIN(wide_tiles(m, first, end, rows), most), 1, segments};
+    memset(a.part, 0, sizeof a.part);
+    memcpy(a.part, args->part + first, (size_t)(end - first) * sizeof a.part[0]);
+    a.n_parts = end - first;
+    rvi_cuda_command *command =
+        rvi_cuda_add(c, wide_kernel(type, rows), grid, RVI_CUDA_TILE_THREADS, &a, sizeof a);
+    if (command) command->shared = wide_shared(type, rows);
+}
+
+/* Parts from `first` on that have its type. */
+static int end_of_type(const rvi_matmul *m, int first)
+{
+    int end = first + 1;
+    while (end < m->n_parts && same_type(m, first, end + 1)) end++;
+    return end;
+}
+
+static void add_sums(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
+{
+    uint32_t outs = 0;
+    for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
+    add(c, RVI_CUDA_add_segments,
+        (uint32_t[]){(uint32_t)m->n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, a);
+}
+
+/* Very many rows: a block for each processor, where that is not slower than tiles. */
+static bool wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a, const tiling *t)
+{
+    enum { ROWS = RVI_CUDA_TILE_ROWS, TURN = 150 }; /* see time_of */
+    uint32_t turns = 0;
+    if (!c->has_groups || m->n_rows <= 128) return false;
+    for (int i = 0; i < m->n_parts; i = end_of_type(m, i))
+        turns += ceil_div((int)wide_tiles(m, i, end_of_type(m, i), ROWS), c->n_blocks / 4);
+    if (turns * TURN > time_of(c, t)) return false;
+    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
+    for (int i = 0; i < m->n_parts; i = end_of_type(m, i))
+        add_wide(c, m, a, i, end_of_type(m, i), ROWS, 1);
+    return true;
+}
+
+/* Weights of 16 bits and few rows, which are bound by the memory: likewise. */
+static bool wide_few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a,
+                     const tiling *t)
+{
+    uint32_t segments = t->grid[2];
+    if (!c->has_groups || t->rows > 64 || (m->gated.t && segments > 1)) return false;
+    for (int i = 0; i < m->n_parts; i++)
+        if (m->part[i].w->type != RVI_F16 && m->part[i].w->type != RVI_BF16) return false;
+    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
+    add_wide(c, m, a, 0, m->n_parts, t->rows, segments);
+    if (segments > 1) add_sums(c, m, a);
+    return true;
+}
+
 static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args)
 {
     tiling t = best_tiling(c, m);
-    uint32_t outs = 0;
     rvi_cuda_product_args a = *args;
+    if (wide(c, m, args, &t) || wide_few(c, m, args, &t)) return;
     a.stages = (int32_t)t.stages;
     a.slots = (int32_t)t.slots;
-    for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
     add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
     add(c, t.kernel, t.grid, t.shared, &a);
-    if (t.grid[2] > 1)
-        add(c, RVI_CUDA_add_segments,
-            (uint32_t[]){(uint32_t)m->n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, &a);
+    if (t.grid[2] > 1) add_sums(c, m, &a);
 }
 
 enum { FEW = 8 }; /* rows up to which a warp takes a segment */

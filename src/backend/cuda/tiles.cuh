@@ -240,7 +240,7 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_tiles_32(rvi_cuda_product_
     tiles_product<32>(a);
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 1) product_tiles_64(rvi_cuda_product_args a)
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_tiles_64(rvi_cuda_product_args a)
 {
     tiles_product<64>(a);
 }
