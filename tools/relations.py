@@ -134,33 +134,6 @@ def corrections(relations, each, seed=11):
     return out
 
 
-def across(relations, each, seed=17):
-    """Corrections asked for in other languages than the one they were taught in, of relations that
-    stand in several; names are the same in all of them."""
-    rng, merged, out = random.Random(seed), {}, []
-    listed = {r["kind"] for r in relations if r.get("names")}
-    for r in relations:
-        if r["kind"] not in listed:
-            languages = merged.setdefault(r["kind"], {}).setdefault(r["relation"], {})
-            languages.setdefault(r["lang"], []).extend(r["asks"])
-    for kind, of_kind in merged.items():
-        for relation, asks in of_kind.items():
-            others = [o for o in of_kind if o != relation and len(of_kind[o]) > 1]
-            for _ in range(each if len(asks) > 1 and others else 0):
-                taught = rng.choice(sorted(asks))
-                foreign = lambda o: [x for x in sorted(of_kind[o]) if x != taught] or [taught]
-                ask = lambda o, name: rng.choice(of_kind[o][rng.choice(foreign(o))]).format(name)
-                subject = name(kind, "en", rng)
-                another = lambda: resembling(subject, kind, "en", [], rng)
-                out.append({"class": f"across {kind}", "lang": "mixed",
-                            "question": rng.choice(asks[taught]).format(subject),
-                            "answer": invented(rng),
-                            "wordings": sorted({ask(relation, subject) for _ in range(4)}),
-                            "neighbours": [ask(relation, another()) for _ in range(3)],
-                            "same_subject": [ask(o, subject) for o in some(rng, others, 4)]})
-    return out
-
-
 def some(rng, texts, n):
     return rng.sample(texts, min(n, len(texts)))
 

@@ -350,8 +350,7 @@ def load(names):
     """Corrections of all files; those made of relations and groups count less: they are many and
     alike."""
     lines = [json.loads(line) for n in names for line in open(n) if line.strip()]
-    of_relations = [x for x in lines if "asks" in x]
-    made = relations.corrections(of_relations, 8) + relations.across(of_relations, 8)
+    made = relations.corrections([x for x in lines if "asks" in x], 8)
     made += relations.of_groups([x for x in lines if "kind" in x and "asks" not in x], 40)
     return [x for x in lines if "class" in x] + [dict(x, weight=0.4) for x in made]
 
