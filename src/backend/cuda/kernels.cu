@@ -496,18 +496,47 @@ KERNEL gather(rvi_cuda_gather_args a)
     for (int i = threadIdx.x; i < a.out.n; i += blockDim.x) out[i] = from[i];
 }
 
-/* Grid: rows, groups of `size` columns. */
-KERNEL rms_norm(rvi_cuda_norm_args a)
+/* N: columns of a thread at most, all of them asked for at once. */
+template <int N> static __device__ __forceinline__ void norm_held(const rvi_cuda_norm_args &a)
 {
+    float v[N], w[N], sum = 0;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int i = threadIdx.x + k * RVI_CUDA_THREADS;
+        w[k] = i < a.size ? as<const float>(a.w)[i] : 0.0f;
+    }
+    begin();
+    const float *x = row_of(a.x, blockIdx.x) + blockIdx.y * a.size;
+    float *out = row_of(a.out, blockIdx.x) + blockIdx.y * a.size;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int i = threadIdx.x + k * RVI_CUDA_THREADS;
+        v[k] = i < a.size ? x[i] : 0.0f;
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) sum = fmaf(v[k], v[k], sum);
+    float r = 1.0f / sqrtf(block_sum(sum) / (float)a.size + a.eps);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int i = threadIdx.x + k * RVI_CUDA_THREADS;
+        if (i < a.size) out[i] = (v[k] * r) * w[k];
+    }
+}
+
+/* Grid: rows, groups of `size` columns. */
+KERNEL __launch_bounds__(RVI_CUDA_THREADS) rms_norm(rvi_cuda_norm_args a)
+{
+    if (a.size <= 4 * RVI_CUDA_THREADS) return norm_held<4>(a);
+    if (a.size <= 20 * RVI_CUDA_THREADS) return norm_held<20>(a);
     begin();
     const float *x = row_of(a.x, blockIdx.x) + blockIdx.y * a.size, *w = as<const float>(a.w);
     float *out = row_of(a.out, blockIdx.x) + blockIdx.y * a.size;
     float sum = 0;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < a.size; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
+    for (int i = threadIdx.x; i < a.size; i += RVI_CUDA_THREADS) sum = fmaf(x[i], x[i], sum);
     float r = 1.0f / sqrtf(block_sum(sum) / (float)a.size + a.eps);
 #pragma unroll 4
-    for (int i = threadIdx.x; i < a.size; i += blockDim.x) out[i] = (x[i] * r) * w[i];
+    for (int i = threadIdx.x; i < a.size; i += RVI_CUDA_THREADS) out[i] = (x[i] * r) * w[i];
 }
 
 KERNEL layer_norm(rvi_cuda_norm_args a)
