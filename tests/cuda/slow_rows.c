@@ -62,7 +62,7 @@ static void free_weight(rvi_backend *be, weight *w)
 static void check_product(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
                           int n_in, int kind)
 {
-    enum { ROWS = 3, MOST = 2056 };
+    enum { ROWS = 3, MOST = 3500 };
     int n = kind ? outs[0] : 0;
     float *x = rvi_alloc_array((size_t)n_in, sizeof *x), old[MOST], want[MOST], got[MOST];
     weight w[3];
@@ -124,6 +124,23 @@ static void products(void **state)
     /* rows that a thread holds, and rows that are read twice */
     check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 9 * 1024 + 32, 2);
     check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 19 * 1024 + 64, 2);
+    be->ops->free(be);
+}
+
+/* Matrices that are large enough for product_ring: parts of one type and of two, whose last tiles
+ * are not whole, with segments that fill the warps and segments that do not. */
+static void rings(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    bool real = is_real();
+    const int n_in = real ? 4608 : 1792, n = real ? 3477 : 2053, all[] = {n, n},
+              three[] = {n - 1055, 405, 650};
+    seed = 7;
+    check_product(be, (const rvi_qtype[]){RVI_Q4_K, RVI_Q4_K, RVI_Q6_K}, three, 3, n_in, 0);
+    check_product(be, (const rvi_qtype[]){RVI_Q5_0, RVI_Q8_0, RVI_Q8_0}, three, 3, n_in, 0);
+    check_product(be, (const rvi_qtype[]){RVI_Q8_0, RVI_Q8_0}, all, 2, n_in, 1);
+    check_product(be, (const rvi_qtype[]){RVI_Q2_K}, all, 1, n_in, 2);
     be->ops->free(be);
 }
 
@@ -564,6 +581,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products, reset, reset),
+        cmocka_unit_test_setup_teardown(rings, reset, reset),
         cmocka_unit_test_setup_teardown(tiles_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(attention, reset, reset),
         cmocka_unit_test_setup_teardown(layers, reset, reset),

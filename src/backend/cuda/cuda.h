@@ -49,6 +49,7 @@
     X(prepare)                                                                                     \
     X(prepare_tiles)                                                                               \
     X(product_row)                                                                                 \
+    X(product_ring)                                                                                \
     X(product_few)                                                                                 \
     X(add_segments)                                                                                \
     X(product_tiles_32)                                                                            \
@@ -85,7 +86,10 @@ typedef enum rvi_cuda_kernel {
             RVI_CUDA_QUANTS(X)
 #undef X
                 RVI_CUDA_product_row_F16,
-    RVI_CUDA_KERNELS
+#define X(name, bits, offset, scales, d_units, has_m) RVI_CUDA_product_ring_##name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        RVI_CUDA_KERNELS
 } rvi_cuda_kernel;
 
 /* ---- objects ---- */

@@ -670,6 +670,7 @@ KERNEL best(rvi_cuda_best_args a)
 #include "exact.cuh"
 #include "products.cuh"
 #include "row.cuh"
+#include "ring.cuh"
 #include "tiles.cuh"
 
 /* ---- adapters: a warp an output; lane l takes columns l, l + 32, ... ---- */

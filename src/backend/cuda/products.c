@@ -70,6 +70,56 @@ static void pair(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *
     *blocks = (uint32_t)RVI_MIN(pairs, most);
 }
 
+/* Bytes of weights of these parts. */
+static size_t bytes_of(const rvi_matmul *m, int first, int end)
+{
+    size_t n = 0;
+    for (int i = first; i < end; i++)
+        n += (size_t)ceil_div(m->part[i].w->n_rows, RVI_CUDA_PANEL) * m->part[i].w->row_bytes;
+    return n;
+}
+
+static int32_t tiles_before(const rvi_matmul *m, int end)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < end; i++) n += ceil_div(m->part[i].w->n_rows, OUTPUTS);
+    return (int32_t)n;
+}
+
+/* Through rings of bulk copies, where matrices have so many columns and outputs for each processor
+ * that it is faster (8b and 7b, not 1b) and quants, which take computing; false: otherwise. Parts
+ * before `first` have one type, and those from there on. Two blocks fit a processor. */
+static bool ring(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args, uint32_t row,
+                 int first)
+{
+    enum { LEAST = 24, SLOT = 5000, SHARED = 108 << 10 };
+    rvi_cuda_product_args a = *args;
+    rvi_cuda_kernel k = (rvi_cuda_kernel)(row_kernel(m->part[0].w->type) +
+                                          RVI_CUDA_product_ring_Q4_0 - RVI_CUDA_product_row_Q4_0);
+    int bytes = (int)block_bytes(m), least = c->n_blocks / 4 * LEAST;
+    if (!c->has_groups || a.together > 1 || m->x.n < least || a.tiles * OUTPUTS < least)
+        return false;
+    for (int i = 0; i < m->n_parts; i++)
+        if (row_kernel(m->part[i].w->type) == RVI_CUDA_product_row_F16) return false;
+    a.slot_bytes = 2 * bytes * RVI_MAX(SLOT / (2 * bytes), 1);
+    a.ring = RVI_MIN((SHARED - (int)row) / (a.slot_bytes * WARPS), RVI_CUDA_RING);
+    if (a.ring < 1) return false;
+    a.paired = m->gated.t != NULL;
+    if (a.paired) a.tiles = (int32_t)ceil_div(m->part[0].w->n_rows, RVI_CUDA_PANEL);
+    int blocks = RVI_MIN(a.tiles, c->n_blocks / 2);
+    if (first < m->n_parts) {
+        size_t all = bytes_of(m, 0, m->n_parts);
+        int share = (int)((size_t)blocks * bytes_of(m, 0, first) / all);
+        a.first_tiles = tiles_before(m, first);
+        a.first_blocks = RVI_MIN(RVI_MAX(share, 1), blocks - 1);
+        k = RVI_CUDA_product_ring;
+    }
+    rvi_cuda_command *command = rvi_cuda_add(c, k, (uint32_t[]){1, (uint32_t)blocks, 1},
+                                             RVI_CUDA_RING_THREADS, &a, sizeof a);
+    if (command) command->shared = (uint32_t)(a.ring * a.slot_bytes) * WARPS + row;
+    return true;
+}
+
 /* One row; false: it is not even, too long, or its parts have more types than a kernel takes. */
 static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint32_t blocks)
 {
@@ -80,14 +130,14 @@ static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint
         return false;
     while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
     if (first == m->n_parts) {
+        if (ring(c, m, a, row, first)) return true;
         pair(c, m, a, &blocks);
         add(c, row_kernel(m->part[0].w->type), (uint32_t[]){1, blocks, 1}, row, a);
         return true;
     }
     if (m->gated.t || blocks < 2 || !same_type(m, first, m->n_parts)) return false;
-    a->first_tiles = 0;
-    for (int i = 0; i < first; i++)
-        a->first_tiles += (int32_t)ceil_div(m->part[i].w->n_rows, OUTPUTS);
+    if (ring(c, m, a, row, first)) return true;
+    a->first_tiles = tiles_before(m, first);
     int share = (int)((int64_t)blocks * a->first_tiles / a->tiles);
     a->first_blocks = RVI_MIN(RVI_MAX(share, 1), (int)blocks - 1);
     add(c, RVI_CUDA_product_row, (uint32_t[]){1, blocks, 1}, row, a);

@@ -429,7 +429,7 @@ static bool redirect(rvi_cuda *c, const rvi_cuda_cols *x, float *dst)
     rvi_cuda_product_args a;
     if (!last ||
         (last->kernel != RVI_CUDA_product_row &&
-         (last->kernel < RVI_CUDA_product_row_Q4_0 || last->kernel > RVI_CUDA_product_row_F16)))
+         (last->kernel < RVI_CUDA_product_row_Q4_0 || last->kernel > RVI_CUDA_product_ring_IQ4_XS)))
         return false;
     memcpy(&a, last->args, sizeof a);
     if (a.n_parts != 1 || a.n_rows != 1 || a.finish != RVI_CUDA_STORE || a.part[0].out != x->at ||
