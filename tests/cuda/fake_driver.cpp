@@ -43,10 +43,10 @@ static const function functions[] = {
                     ROW(attention_tiles, attention) ROW(rope_keys, rope_kv) ROW(attention_wide_64, attention) ROW(attention_wide_128, attention) ROW(attention_row, attention) ROW(attention_join, attention)
                     {"heads_row", [](const void *a) { heads_row(*(const rvi_cuda_product_args *)a, *(const rvi_cuda_attention_args *)((const rvi_cuda_product_args *)a + 1)); },
                      sizeof(rvi_cuda_product_args), sizeof(rvi_cuda_attention_args)},
-                    ROW(prepare, product) ROW(product_row, product) ROW(product_few, product) ROW(add_segments, product)
+                    ROW(prepare, product) ROW(product_row, product) ROW(product_ring, product) ROW(product_few, product) ROW(add_segments, product)
                         ROW(product_tiles_32, product) ROW(product_tiles_128, product)
                             ROW(product_tiles_64, product) ROW(prepare_tiles, product)
-#define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product) ROW(product_wide_##name, product)
+#define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product) ROW(product_ring_##name, product) ROW(product_wide_##name, product)
                     RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product) ROW(product_wide_F16_64, product) ROW(product_wide_F16_32, product)
 #undef X
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_short_##name, product)
@@ -208,6 +208,7 @@ API cuModuleGetFunction(const function **out, void *, const char *name)
 API cuFuncSetAttribute(const function *f, int attribute, int value)
 {
     if (attribute == 14) return state.major < 9; /* large clusters */
+    if (attribute == 9) return value > 100;      /* what part of a processor's memory is shared */
     if (value > state.shared) return 1;
     allowed[f - functions] = value;
     return 0;

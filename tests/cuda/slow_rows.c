@@ -62,7 +62,7 @@ static void free_weight(rvi_backend *be, weight *w)
 static void check_rows(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
                        int n_in, int kind, int n_rows)
 {
-    enum { MOST = 2056 };
+    enum { MOST = 3500 };
     int n = kind ? outs[0] : 0;
     float *x = rvi_alloc_array((size_t)n_in, sizeof *x), old[MOST], want[MOST], got[MOST];
     weight w[3];
@@ -164,6 +164,23 @@ static void very_many_rows(void **state)
     check_rows(be, types[1], (const int[]){72, 72}, 2, 288, 1, 200);
     check_rows(be, types[1], (const int[]){132}, 1, 544, 2, 200);
     check_rows(be, (const rvi_qtype[]){RVI_F16, RVI_F16}, (const int[]){136, 136}, 2, 288, 1, 20);
+    be->ops->free(be);
+}
+
+/* Matrices that are large enough for product_ring: parts of one type and of two, whose last tiles
+ * are not whole, with segments that fill the warps and segments that do not. */
+static void rings(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    bool real = is_real();
+    const int n_in = real ? 4608 : 1792, n = real ? 3477 : 2053, all[] = {n, n},
+              three[] = {n - 1055, 405, 650};
+    seed = 7;
+    check_product(be, (const rvi_qtype[]){RVI_Q4_K, RVI_Q4_K, RVI_Q6_K}, three, 3, n_in, 0);
+    check_product(be, (const rvi_qtype[]){RVI_Q5_0, RVI_Q8_0, RVI_Q8_0}, three, 3, n_in, 0);
+    check_product(be, (const rvi_qtype[]){RVI_Q8_0, RVI_Q8_0}, all, 2, n_in, 1);
+    check_product(be, (const rvi_qtype[]){RVI_Q2_K}, all, 1, n_in, 2);
     be->ops->free(be);
 }
 
@@ -606,6 +623,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(very_many_rows, reset, reset),
         cmocka_unit_test_setup_teardown(products, reset, reset),
+        cmocka_unit_test_setup_teardown(rings, reset, reset),
         cmocka_unit_test_setup_teardown(tiles_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(attention, reset, reset),
         cmocka_unit_test_setup_teardown(layers, reset, reset),

@@ -51,6 +51,7 @@
     X(product_row)                                                                                 \
     X(product_short)                                                                               \
     X(product_long)                                                                                \
+    X(product_ring)                                                                                \
     X(product_few)                                                                                 \
     X(add_segments)                                                                                \
     X(product_tiles_32)                                                                            \
@@ -97,7 +98,10 @@ typedef enum rvi_cuda_kernel {
         RVI_CUDA_product_wide_F16,
     RVI_CUDA_product_wide_F16_64,
     RVI_CUDA_product_wide_F16_32,
-    RVI_CUDA_KERNELS
+#define X(name, bits, offset, scales, d_units, has_m) RVI_CUDA_product_ring_##name,
+    RVI_CUDA_QUANTS(X)
+#undef X
+        RVI_CUDA_KERNELS
 } rvi_cuda_kernel;
 
 /* ---- objects ---- */

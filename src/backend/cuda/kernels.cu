@@ -676,6 +676,7 @@ KERNEL best(rvi_cuda_best_args a)
 #include "products.cuh"
 #include "row.cuh"
 #include "short.cuh"
+#include "ring.cuh"
 #include "tiles.cuh"
 
 /* ---- adapters: a warp an output; lane l takes columns l, l + 32, ... ---- */

@@ -430,6 +430,9 @@ static const char *const kernel_names[] = {
         "product_wide_F16",
     "product_wide_F16_64",
     "product_wide_F16_32",
+#define X(name, bits, offset, scales, d_units, has_m) "product_ring_" #name,
+    RVI_CUDA_QUANTS(X)
+#undef X
 };
 
 /* Can it have the largest clusters? They are not for all devices that have clusters. */
@@ -479,6 +482,9 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         int bytes;
     } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
                  {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_short_F16, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
+                 {RVI_CUDA_product_ring, RVI_CUDA_product_ring, RVI_CUDA_SHARED},
+                 {RVI_CUDA_product_ring_Q4_0, RVI_CUDA_product_ring_IQ4_XS, RVI_CUDA_SHARED},
                  {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST},
                  {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
                  {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
@@ -490,6 +496,8 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
                                    shared_for(c, (rvi_cuda_kernel)k, large[i].bytes));
+    for (int k = RVI_CUDA_product_ring_Q4_0; !r && k <= RVI_CUDA_product_ring_IQ4_XS; k++)
+        r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 100);
     if (r == RVI_CU_INVALID)
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "this CUDA device has too little shared memory: a block needs 99 KiB, as "

@@ -55,10 +55,17 @@ static rvi_cuda_kernel kernel_of(rvi_cuda_kernel first, rvi_qtype type)
     return (rvi_cuda_kernel)((int)first + i);
 }
 
+static bool has_16_bits(rvi_qtype type)
+{
+    return type == RVI_F16 || type == RVI_BF16;
+}
+
 bool rvi_cuda_is_row(rvi_cuda_kernel k)
 {
     return k == RVI_CUDA_product_row || k == RVI_CUDA_product_short || k == RVI_CUDA_product_long ||
-           (k >= RVI_CUDA_product_row_Q4_0 && k <= RVI_CUDA_product_short_F16);
+           (k >= RVI_CUDA_product_row_Q4_0 && k <= RVI_CUDA_product_short_F16) ||
+           k == RVI_CUDA_product_ring ||
+           (k >= RVI_CUDA_product_ring_Q4_0 && k <= RVI_CUDA_product_ring_IQ4_XS);
 }
 
 static bool same_type(const rvi_matmul *m, int first, int end)
@@ -89,9 +96,57 @@ static rvi_cuda_kernel one_type(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda
     bool once = a->tiles <= (int)*blocks * a->together && (!m->gated.t || a->aside || a->paired);
     if (once && m->x.n <= RVI_CUDA_SHORT) return kernel_of(RVI_CUDA_product_short_Q4_0, type);
     bool is_long = m->x.n > RVI_CUDA_SHORT && m->x.n <= RVI_CUDA_LONG && !a->norm && !m->gated.t;
-    if (is_long && a->tiles <= c->n_blocks / 4 && (type == RVI_F16 || type == RVI_BF16))
-        return RVI_CUDA_product_long;
+    if (is_long && a->tiles <= c->n_blocks / 4 && has_16_bits(type)) return RVI_CUDA_product_long;
     return kernel_of(RVI_CUDA_product_row_Q4_0, type);
+}
+
+/* Bytes of weights of these parts. */
+static size_t bytes_of(const rvi_matmul *m, int first, int end)
+{
+    size_t n = 0;
+    for (int i = first; i < end; i++)
+        n += (size_t)ceil_div(m->part[i].w->n_rows, RVI_CUDA_PANEL) * m->part[i].w->row_bytes;
+    return n;
+}
+
+static int32_t tiles_before(const rvi_matmul *m, int end)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < end; i++) n += ceil_div(m->part[i].w->n_rows, OUTPUTS);
+    return (int32_t)n;
+}
+
+/* Through rings of bulk copies, where matrices have so many columns and outputs for each processor
+ * that it is faster (8b and 7b, not 1b) and quants, which take computing; false: otherwise. Parts
+ * before `first` have one type, and those from there on. Two blocks fit a processor. */
+static bool ring(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args, uint32_t row,
+                 int first)
+{
+    enum { LEAST = 24, SLOT = 5000, SHARED = 108 << 10 };
+    rvi_cuda_product_args a = *args;
+    rvi_cuda_kernel k = kernel_of(RVI_CUDA_product_ring_Q4_0, m->part[0].w->type);
+    int bytes = (int)block_bytes(m), least = c->n_blocks / 4 * LEAST;
+    if (!c->has_groups || a.together > 1 || m->x.n < least || a.tiles * OUTPUTS < least)
+        return false;
+    for (int i = 0; i < m->n_parts; i++)
+        if (has_16_bits(m->part[i].w->type)) return false;
+    a.slot_bytes = 2 * bytes * RVI_MAX(SLOT / (2 * bytes), 1);
+    a.ring = RVI_MIN((SHARED - (int)row) / (a.slot_bytes * WARPS), RVI_CUDA_RING);
+    if (a.ring < 1) return false;
+    a.paired = m->gated.t != NULL;
+    if (a.paired) a.tiles = (int32_t)ceil_div(m->part[0].w->n_rows, RVI_CUDA_PANEL);
+    int blocks = RVI_MIN(a.tiles, c->n_blocks / 2);
+    if (first < m->n_parts) {
+        size_t all = bytes_of(m, 0, m->n_parts);
+        int share = (int)((size_t)blocks * bytes_of(m, 0, first) / all);
+        a.first_tiles = tiles_before(m, first);
+        a.first_blocks = RVI_MIN(RVI_MAX(share, 1), blocks - 1);
+        k = RVI_CUDA_product_ring;
+    }
+    rvi_cuda_command *command = rvi_cuda_add(c, k, (uint32_t[]){1, (uint32_t)blocks, 1},
+                                             RVI_CUDA_RING_THREADS, &a, sizeof a);
+    if (command) command->shared = (uint32_t)(a.ring * a.slot_bytes) * WARPS + row;
+    return true;
 }
 
 /* One row; false: it is not even, too long, or its parts have more types than a kernel takes. */
@@ -104,14 +159,14 @@ static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint
         return false;
     while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
     if (first == m->n_parts) {
+        if (ring(c, m, a, row, first)) return true;
         rvi_cuda_kernel k = one_type(c, m, a, &blocks);
         add(c, k, (uint32_t[]){1, blocks, 1}, row, a);
         return true;
     }
     if (m->gated.t || blocks < 2 || !same_type(m, first, m->n_parts)) return false;
-    a->first_tiles = 0;
-    for (int i = 0; i < first; i++)
-        a->first_tiles += (int32_t)ceil_div(m->part[i].w->n_rows, OUTPUTS);
+    if (ring(c, m, a, row, first)) return true;
+    a->first_tiles = tiles_before(m, first);
     uint32_t ahead = ceil_div(a->first_tiles, a->together),
              all = ahead + ceil_div(a->tiles - a->first_tiles, a->together);
     bool is_short = m->x.n <= RVI_CUDA_SHORT && all <= (uint32_t)c->n_blocks / 2;
@@ -219,7 +274,7 @@ static rvi_cuda_kernel wide_kernel(rvi_qtype type, int rows)
 
 static uint32_t wide_shared(rvi_qtype type, int rows)
 {
-    int all, bits = type == RVI_F16 || type == RVI_BF16 ? 16 : 0;
+    int all, bits = has_16_bits(type) ? 16 : 0;
     uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &all),
              units = (uint32_t)RVI_CUDA_TILE_UNITS(all, bits, rows),
              ahead = (uint32_t)RVI_CUDA_TILE_AHEAD(rows),
@@ -290,7 +345,7 @@ static bool wide_few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_ar
     uint32_t segments = t->grid[2];
     if (!c->has_groups || t->rows > 64 || (m->gated.t && segments > 1)) return false;
     for (int i = 0; i < m->n_parts; i++)
-        if (m->part[i].w->type != RVI_F16 && m->part[i].w->type != RVI_BF16) return false;
+        if (!has_16_bits(m->part[i].w->type)) return false;
     add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
     add_wide(c, m, a, 0, m->n_parts, t->rows, segments);
     if (segments > 1) add_sums(c, m, a);
