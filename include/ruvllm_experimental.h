@@ -69,12 +69,9 @@ RV_API rv_status rv_learner_replay(rv_learner *l, rv_learn_progress_fn progress,
     X(n_steps, int, 0, "of training; 0: as the recipe wants")                                      \
     X(learning_rate, float, 2e-3, "above 0, at most 1")                                            \
     X(ewc_lambda, float, 0.01, "of shared adapters; 0: off")                                       \
-    X(fisher_decay, float, 0.95, "of shared adapters")                                             \
     X(rehearsal, float, 0.5, "share of old corrections in a shared adapter's batches, below 1")    \
     X(kl_weight, float, -1, "negative: as the recipe wants")                                       \
     X(random_gradient, int, 0, "a control: replaces every gradient by a random one of its norm")   \
-    X(micro_rank, int, 4, "of the instant adapter, 1..4")                                          \
-    X(micro_kl_step, float, 0.03, "of one score")                                                  \
     X(no_rollback, int, 0, "the instant adapter is kept even when its probe says it drifted")      \
     X(background_min_samples, int, 1, "corrections that wait before training begins")              \
     X(deep_min_pairs, int, 32,                                                                     \

@@ -46,7 +46,7 @@ TOGETHER = {
     "all of numbers": ([8, 12], [10]),
     "all of scripts, lengths and pieces": ([9, 10, 16], [3, 11, 12, 13]),
 }
-CERTAIN, MOST_ODDS = 0.95, 3.0  # as in recogniser.c
+MOST_ODDS = 3.0  # as in recogniser.c
 
 
 def compared(a, texts, test, pairs):
@@ -83,34 +83,6 @@ def passing(odds, kinds):
     return round(100 * float((odds[kinds == "wording"] > limit).mean()), 1)
 
 
-def read_network(path, name, texts):
-    """The shipped weights and their limit; the texts get the tables that belong to them."""
-    import numpy as np
-    import torch
-
-    import train_judge as judge
-
-    with open(path, encoding="utf-8") as f:
-        c = f.read()
-    numbers = lambda text: np.array([float(v) for v in
-                                     re.findall(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?=f?\b)", text)],
-                                    np.float32)
-    body = lambda declared: c.split(declared, 1)[1].split("};", 1)[0].split("=", 1)[1]
-    parts = re.split(r"\n    \.(\w+) = ", body("const rvi_judge_weights " + name))
-    w = {key: numbers(value) for key, value in zip(parts[1::2], parts[2::2])}
-    sure, w["out_bias"] = float(w.pop("sure")[0]), w["out_bias"][0]
-    w["word"] = w["word"].reshape(judge.WORD + 1, judge.SEEN)
-    w["hidden"] = w["hidden"].reshape(6 * judge.SEEN + judge.WHOLE, judge.HIDDEN)
-    rarity = torch.tensor(numbers(body("rvi_judge_rarity[RVI_JUDGE_RARITIES]")) / 255,
-                          device=judge.DEVICE)
-    texts.rare = rarity[texts.hashes].amax(-1) * texts.there
-    table = lambda which, what: torch.tensor(
-        numbers(body(f"rvi_judge_{which}_{what}[RVI_EMBEDDER_WIDTH]")), device=judge.DEVICE)
-    texts.mean = {which: table(which, "mean") for which in texts.states}
-    texts.scale = {which: table(which, "scale") for which in texts.states}
-    return w, sure
-
-
 def measure_shipped(a):
     import random
 
@@ -122,7 +94,7 @@ def measure_shipped(a):
     texts = judge.Texts(judge.Embedder(a.embedder))
     texts.read_all([t for x in test for t in
                     [x["question"], judge.start_of(x["answer"])] + judge.requests(x)])
-    w, sure = read_network(a.network, "rvi_judge_embedded", texts)
+    w, sure = judge.read_network(a.network, "rvi_judge_embedded", texts)
     pairs = [p for p in judge.pairs_of(test, random.Random(2), False) if p["kind"] != "other"]
     _, kinds, _ = judge.arrays(pairs, test)
     parts = [p.float() for p in judge.table(texts, pairs, True)]
@@ -144,10 +116,9 @@ def measure_shipped(a):
         return np.log(p / (1 - p))
 
     def both(odds):
-        """As the recogniser goes about it: what is certain, or hopeless, is not compared."""
+        """As the recogniser goes about it: what is hopeless is not compared."""
         mean = (odds + read_together) / 2
-        alone = (odds >= np.log(CERTAIN / (1 - CERTAIN))) | ((odds + MOST_ODDS) / 2 < limit)
-        return np.where(alone, odds, mean)
+        return np.where((odds + MOST_ODDS) / 2 < limit, odds, mean)
 
     def row(name, odds, limit=limit):
         rates = [round(100 * float((odds[kinds == k] >= limit).mean()), 1) for k in
@@ -166,7 +137,7 @@ def measure_shipped(a):
         row("word: " + name, both(aligned(w, at_its_mean([c], []))))
     for c, name in enumerate(OF_TEXTS):
         row("texts: " + name, both(aligned(w, at_its_mean([], [c]))))
-    w, sure = read_network(a.network, "rvi_judge_spelled", texts)
+    w, sure = judge.read_network(a.network, "rvi_judge_spelled", texts)
     row("without the encoder", aligned(w, judge.table(texts, pairs, False)),
         np.log(sure / (1 - sure)))
     with open(a.out, "w", encoding="utf-8") as f:

@@ -5,6 +5,11 @@ it, with {} where the subject's name goes. A correction made of it asks for the 
 subject with a made-up name, or one of the "names" that a line of its kind lists; its wordings are
 the other ways, its neighbours ask the same about others, and the questions about the same subject
 come from the other relations of its kind.
+
+A line of bench/natural/groups.jsonl has questions that differ little in their words and much in
+what they ask: "meanings", each a list of ways to ask for one thing, or a grid of things, ways to
+ask and words that change ("by"). A correction made of it asks for one meaning; its neighbours
+differ from it in one of the three.
 """
 import random
 
@@ -127,3 +132,76 @@ def corrections(relations, each, seed=11):
                         "wordings": [t.format(subject) for t in asks[1:]],
                         "neighbours": near, "same_subject": about or near})
     return out
+
+
+def across(relations, each, seed=17):
+    """Corrections asked for in other languages than the one they were taught in, of relations that
+    stand in several; names are the same in all of them."""
+    rng, merged, out = random.Random(seed), {}, []
+    listed = {r["kind"] for r in relations if r.get("names")}
+    for r in relations:
+        if r["kind"] not in listed:
+            languages = merged.setdefault(r["kind"], {}).setdefault(r["relation"], {})
+            languages.setdefault(r["lang"], []).extend(r["asks"])
+    for kind, of_kind in merged.items():
+        for relation, asks in of_kind.items():
+            others = [o for o in of_kind if o != relation and len(of_kind[o]) > 1]
+            for _ in range(each if len(asks) > 1 and others else 0):
+                taught = rng.choice(sorted(asks))
+                foreign = lambda o: [x for x in sorted(of_kind[o]) if x != taught] or [taught]
+                ask = lambda o, name: rng.choice(of_kind[o][rng.choice(foreign(o))]).format(name)
+                subject = name(kind, "en", rng)
+                another = lambda: resembling(subject, kind, "en", [], rng)
+                out.append({"class": f"across {kind}", "lang": "mixed",
+                            "question": rng.choice(asks[taught]).format(subject),
+                            "answer": invented(rng),
+                            "wordings": sorted({ask(relation, subject) for _ in range(4)}),
+                            "neighbours": [ask(relation, another()) for _ in range(3)],
+                            "same_subject": [ask(o, subject) for o in some(rng, others, 4)]})
+    return out
+
+
+def some(rng, texts, n):
+    return rng.sample(texts, min(n, len(texts)))
+
+
+def correction(line, rng, asks, near, about):
+    return {"class": f"near {line['kind']}", "lang": line["lang"], "question": asks[0],
+            "answer": invented(rng), "wordings": asks[1:], "neighbours": near,
+            "same_subject": about}
+
+
+def of_meanings(line, rng):
+    for meaning in line["meanings"]:
+        others = [t for m in line["meanings"] if m is not meaning for t in m]
+        for _ in range(3):
+            near = some(rng, others, 10)
+            yield correction(line, rng, some(rng, meaning, 6), near[:6], near[6:] or near)
+
+
+def of_grid(line, each, rng):
+    fill = lambda way, by, thing, k: line["ways"][way][k].replace("{}", thing).format(**by)
+
+    def any_of(way, by, thing):
+        return fill(way, by, thing, rng.randrange(len(line["ways"][way])))
+    ways, bys, things = list(line["ways"]), line["by"], line["things"]
+    for _ in range(each):
+        way, by, thing = rng.choice(ways), rng.choice(bys), rng.choice(things)
+        order = some(rng, range(len(line["ways"][way])), 6)
+        asks = [fill(way, by, thing, k) for k in order]
+        other_bys = some(rng, [x for x in bys if x is not by], 4)
+        other_ways = [x for x in ways if x != way]
+        other_things = [x for x in things if x != thing]
+        near = [fill(way, x, thing, order[0]) for x in other_bys[:2]]
+        near += [any_of(way, x, thing) for x in other_bys]
+        near += [fill(way, by, rng.choice(other_things), order[0])]
+        about = [any_of(x, by, thing) for x in some(rng, other_ways, 2)]
+        about += [any_of(rng.choice(ways), x, thing) for x in other_bys[:2]]
+        yield correction(line, rng, asks, near, about)
+
+
+def of_groups(lines, each, seed=13):
+    """`each` corrections of every grid, three of every meaning."""
+    rng = random.Random(seed)
+    return [x for line in lines
+            for x in (of_meanings(line, rng) if "meanings" in line else of_grid(line, each, rng))]

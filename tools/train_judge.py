@@ -14,6 +14,7 @@ import functools
 import json
 import math
 import random
+import re
 import unicodedata
 
 import numpy as np
@@ -348,8 +349,10 @@ def table(texts, pairs, embedded):
 def load(names):
     """Corrections of all files; those made of relations count less, for they are many and alike."""
     lines = [json.loads(line) for n in names for line in open(n) if line.strip()]
-    of_relations = relations.corrections([x for x in lines if "asks" in x], 8)
-    return [x for x in lines if "asks" not in x] + [dict(x, weight=0.4) for x in of_relations]
+    of_relations = [x for x in lines if "asks" in x]
+    made = relations.corrections(of_relations, 8) + relations.across(of_relations, 8)
+    return ([x for x in lines if "class" in x] + [dict(x, weight=0.4) for x in made] +
+            relations.of_groups([x for x in lines if "kind" in x and "asks" not in x], 40))
 
 
 def requests(x):
@@ -423,9 +426,11 @@ def forward(w, q, in_q, r, in_r, whole, dropout=0.0):
     return hidden @ w["out"] + whole @ w["out_whole"] + w["out_bias"]
 
 
-def train(x, labels, weights, epochs, batch=2048, seed=0):
+def train(x, labels, weights, epochs, batch=2048, seed=0, start=None, rate=4e-3):
     torch.manual_seed(seed)
     w = new_weights(seed)
+    if start:
+        w = {k: torch.tensor(start[k], device=DEVICE).requires_grad_() for k in w}
     labels, weights = (torch.tensor(v, device=DEVICE) for v in (labels, weights))
     optimizer = torch.optim.Adam(w.values(), betas=(0.9, 0.99), fused=DEVICE == "cuda")
     n, t = len(labels) // batch, 0
@@ -433,7 +438,7 @@ def train(x, labels, weights, epochs, batch=2048, seed=0):
         order = torch.randperm(len(labels), device=DEVICE)
         for at in order[:n * batch].view(n, batch):
             t += 1
-            optimizer.param_groups[0]["lr"] = 4e-3 * min(1, t / 100) * (1 - t / (epochs * n + 1))
+            optimizer.param_groups[0]["lr"] = rate * min(1, t / 100) * (1 - t / (epochs * n + 1))
             odds = forward(w, *(part[at].float() for part in x), dropout=0.15)
             decay = sum((w[k] ** 2).sum() for k in ("word", "hidden", "out", "out_whole"))
             loss = F.binary_cross_entropy_with_logits(odds, labels[at], weights[at]) + 1e-5 * decay
@@ -479,11 +484,11 @@ def arrays(pairs, corrections):
             np.array([corrections[p["group"]]["lang"] for p in pairs]))
 
 
-def fit(texts, corrections, embedded, epochs):
+def fit(texts, corrections, embedded, epochs, start=None, rate=4e-3):
     pairs = pairs_of(corrections, random.Random(1), True)
     weights = [corrections[p["group"]].get("weight", 1.0) for p in pairs]
     return train(table(texts, pairs, embedded), arrays(pairs, corrections)[0],
-                 np.array(weights, np.float32), epochs)
+                 np.array(weights, np.float32), epochs, start=start, rate=rate)
 
 
 def classes_of(corrections, k):
@@ -556,6 +561,30 @@ def write(path, texts, judges):
                         f"    {numbers(v)}}};\n")
 
 
+def read_network(path, name, texts):
+    """Weights that were written and their limit; the texts get the tables that belong to them."""
+    with open(path, encoding="utf-8") as f:
+        c = f.read()
+    numbers = lambda text: np.array([float(v) for v in
+                                     re.findall(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?=f?\b)", text)],
+                                    np.float32)
+    body = lambda declared: c.split(declared, 1)[1].split("};", 1)[0].split("=", 1)[1]
+    parts = re.split(r"\n    \.(\w+) = ", body("const rvi_judge_weights " + name))
+    w = {key: numbers(value) for key, value in zip(parts[1::2], parts[2::2])}
+    sure, w["out_bias"] = float(w.pop("sure")[0]), w["out_bias"][0]
+    w["word"] = w["word"].reshape(WORD + 1, SEEN)
+    w["hidden"] = w["hidden"].reshape(6 * SEEN + WHOLE, HIDDEN)
+    rarity = torch.tensor(numbers(body("rvi_judge_rarity[RVI_JUDGE_RARITIES]")) / 255,
+                          device=DEVICE)
+    texts.rarity = rarity.cpu().numpy()
+    texts.rare = rarity[texts.hashes].amax(-1) * texts.there
+    table = lambda which, what: torch.tensor(
+        numbers(body(f"rvi_judge_{which}_{what}[RVI_EMBEDDER_WIDTH]")), device=DEVICE)
+    texts.mean = {which: table(which, "mean") for which in texts.states}
+    texts.scale = {which: table(which, "scale") for which in texts.states}
+    return w, sure
+
+
 def write_cases(path, texts, corrections, judges):
     """Some pairs with what the judge says, for tests/real/slow_judge.c."""
     rows = []
@@ -583,6 +612,9 @@ def main():
     a.add_argument("--folds", type=int, default=FOLDS, help="parts of the classes to hold out")
     a.add_argument("--fold-out", help="write the weights of these there, {} is the part")
     a.add_argument("--sure", type=float, nargs=2, help="thresholds, instead of cross-validating")
+    a.add_argument("--start", help="a C file that this wrote: its network with an embedder is "
+                   "trained further, the rest of it stays; needs --sure")
+    a.add_argument("--rate", type=float, default=4e-3)
     a = a.parse_args()
     texts = Texts(Embedder(a.embedder))
     corrections, test = load(a.files), load(a.test)
@@ -592,17 +624,19 @@ def main():
     sure = a.sure or cross_validate(texts, corrections, a.epochs, a.folds, a.fold_out)
     if not a.out:
         return
-    texts.measure(corrections)
+    if not a.start:
+        texts.measure(corrections)
     judges = {}
     for (name, embedded), s in zip(JUDGES, sure):
-        w = fit(texts, corrections, embedded, a.epochs)
+        w = read_network(a.start, name, texts)[0] if a.start else None
+        if embedded or not a.start:
+            w = fit(texts, corrections, embedded, a.epochs, w, a.rate)
         judges[name] = (w, s)
         if test:
             pairs = pairs_of(test, random.Random(2), False)
             _, kinds, langs = arrays(pairs, test)
             show(name + ", test", scores(w, table(texts, pairs, embedded)), kinds, langs, s)
-    if a.out:
-        write(a.out, texts, judges)
+    write(a.out, texts, judges)
     if a.cases:
         write_cases(a.cases, texts, corrections, judges)
 

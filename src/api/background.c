@@ -190,7 +190,8 @@ static rv_status reserve_room(job *j)
     rv_runtime *rt = j->l->m->rt;
     if (!rvi_backend_is_cpu(rt->be)) return RV_OK;
     uint64_t least = rvi_study_least_bytes(j->l->l->base.m);
-    rv_status st = rvi_quota_begin_job(&rt->quota, &j->room, least, "training", &j->err);
+    rv_status st =
+        rvi_quota_begin_job(&rt->quota, &j->room, least, &j->l->bg.stop, "training", &j->err);
     j->has_room = !st;
     return st;
 }

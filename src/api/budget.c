@@ -7,7 +7,7 @@
 rv_status rvi_api_check_budget(rv_runtime *rt, rvi_quota_class class, const char *what,
                                rv_error *err)
 {
-    return rvi_quota_await(&rt->quota, class, 0, what, err);
+    return rvi_quota_await(&rt->quota, class, 0, NULL, what, err);
 }
 
 rv_status rv_runtime_set_budget(rv_runtime *rt, const rv_budget *given, rv_error *err)

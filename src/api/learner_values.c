@@ -72,10 +72,8 @@ static rv_status check_settings(const rvi_learner_options *o, rv_error *err)
         return rvi_error(err, RV_E_CONFIG, "learning_rate must be above 0 and at most 1");
     if (!(o->rehearsal >= 0) || !(o->rehearsal < 1))
         return rvi_error(err, RV_E_CONFIG, "rehearsal must be 0 or more and below 1");
-    if (!isfinite(o->alpha) || !isfinite(o->kl_weight) || !(o->ewc_lambda >= 0) ||
-        !(o->fisher_decay >= 0))
-        return rvi_error(err, RV_E_CONFIG,
-                         "alpha, kl_weight, ewc_lambda or fisher_decay is out of its range");
+    if (!isfinite(o->alpha) || !isfinite(o->kl_weight) || !(o->ewc_lambda >= 0))
+        return rvi_error(err, RV_E_CONFIG, "alpha, kl_weight or ewc_lambda is out of its range");
     return RV_OK;
 }
 

@@ -278,7 +278,7 @@ static rv_status make_ready(const rv_registry *r, const entry *e, const rvi_adap
     rvi_quota *q = &r->m->rt->quota;
     uint64_t size = RVI_MAX(e->versions[0].size, e->versions[1].size), bytes = size + size / 2;
     rvi_adapter *a = NULL;
-    rv_status st = rvi_quota_await(q, RVI_QUOTA_ADAPTERS, bytes, e->name, err);
+    rv_status st = rvi_quota_await(q, RVI_QUOTA_ADAPTERS, bytes, NULL, e->name, err);
     if (st) return st;
     st = rvi_adapter_file_load(file, &a, r->m->model->be, err);
     if (!st) st = rvi_api_wrap_adapter(out, r->m, a, err);

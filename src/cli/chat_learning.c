@@ -222,12 +222,25 @@ static rv_scope read_scope(const char **argument)
         size_t len = strlen(name);
         if (strncmp(at, "--", 2) || strncmp(at + 2, name, len)) continue;
         at += 2 + len;
-        if (*at && *at != ' ') continue;
-        while (*at == ' ') at++;
+        if (*at && *at != ' ' && *at != '\n') continue;
+        while (*at == ' ' || *at == '\n') at++;
         *argument = at;
         return (rv_scope)i;
     }
     return RV_SCOPE_TOPIC;
+}
+
+/* A scope that is mistyped would be taught as a part of the answer. Said: the one that was meant. */
+static const char *misspelt_scope(const char *argument)
+{
+    char word[16];
+    size_t len = strncmp(argument, "--", 2) ? 0 : strcspn(argument + 2, " \n");
+    const char *names[] = {rv_scope_name(RV_SCOPE_TOPIC), rv_scope_name(RV_SCOPE_EXACT),
+                           rv_scope_name(RV_SCOPE_ALWAYS), NULL};
+    if (!len || len >= sizeof word || !argument[2 + len]) return NULL;
+    memcpy(word, argument + 2, len);
+    word[len] = 0;
+    return cli_nearest(word, names);
 }
 
 /* A correction needs no more than the question, which a conversation out of a file has too; an
@@ -239,15 +252,23 @@ void cli_chat_fix(cli_chat_state *t, const char *argument)
     rvi_buf question = {0}, said = {0};
     rv_learner *l = learner(t);
     if (!l) return;
+    const char *given = argument;
     rv_scope scope = read_scope(&argument);
+    const char *meant = argument == given ? misspelt_scope(argument) : NULL;
+    if (meant) {
+        cli_remark(t, "Did you mean --%s? To teach it as it is, write /fix --topic before it.",
+                   meant);
+        return;
+    }
     if (scope != RV_SCOPE_ALWAYS && !is_answered(t)) {
         cli_remark(t, "There is no answer to correct yet.");
         return;
     }
     if (!*argument) {
         cli_remark(
-            t, "/fix takes the right answer: /fix ANSWER; with --exact before it, it counts for "
-               "this very question alone; /fix --always TEXT is read before every chat.");
+            t, "/fix takes the right answer: /fix ANSWER, or /fix \"\"\" and then its lines up to "
+               "one of \"\"\"; with --exact before it, it counts for this very question alone; "
+               "/fix --always TEXT is read before every chat.");
         return;
     }
     if (is_answered(t)) cli_conversation_text(&t->talk, t->talk.n - 2, &question);

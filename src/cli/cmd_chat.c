@@ -388,6 +388,7 @@ static void show_help(cli_chat_state *t, const char *argument)
         fprintf(t->screen, "  /%-7s %-9s %s\n", commands[i].name, commands[i].argument,
                 commands[i].help);
     say(t, "A line is a message; // begins one with a slash.");
+    say(t, "After /fix \"\"\" all lines up to one of \"\"\" are the answer.");
     if (t->editor)
         say(t, "A line that ends in a backslash goes on in the next one; between two lines of "
                "\"\"\" all lines are one message. Tab completes a command. Ctrl-C stops an answer "
@@ -428,37 +429,74 @@ static void run_command(cli_chat_state *t, const char *line)
         shown, near ? " Did you mean /" : "", near ? near : "", near ? "?" : "");
 }
 
-/* ---- on a terminal ---- */
+/* ---- reading ---- */
+
+/* Without the spaces behind it. */
+static size_t line_end(const rvi_buf *line)
+{
+    size_t len = line->len;
+    while (len && strchr(" \t\r", line->data[len - 1])) len--;
+    return len;
+}
 
 static bool is_quotes(const rvi_buf *line)
 {
-    size_t len = line->len;
-    while (len && (line->data[len - 1] == ' ' || line->data[len - 1] == '\t')) len--;
-    return len == 3 && !memcmp(line->data, "\"\"\"", 3);
+    return line_end(line) == 3 && !memcmp(line->data, "\"\"\"", 3);
 }
 
-/* One message or command: a line, lines that go on after a backslash, or a block between quotes. */
-static cli_read read_message(cli_chat_state *t, rvi_buf *line, rvi_buf *message, bool *is_command)
+/* A command whose text is the block that follows it: these quotes are its only word, or its last
+ * one behind options. */
+static bool opens_block(const rvi_buf *line)
+{
+    size_t len = line_end(line);
+    if (len < 5 || memcmp(line->data + len - 4, " \"\"\"", 4)) return false;
+    const char *at = line->data + strcspn(line->data, " ");
+    while (at < line->data + len - 3) {
+        at += strspn(at, " ");
+        if (at < line->data + len - 3 && strncmp(at, "--", 2)) return false;
+        at += strcspn(at, " ");
+    }
+    return true;
+}
+
+static cli_read read_line(cli_chat_state *t, bool first, rvi_buf *line)
+{
+    if (!t->editor)
+        return !cli_interrupted() && cli_read_line(stdin, line) ? CLI_READ_LINE : CLI_READ_END;
+    cli_interrupts_reading(true);
+    cli_read r = cli_editor_read(t->editor, first ? ">" : ".", t->colour, line);
+    cli_interrupts_reading(false);
+    return r == CLI_READ_INTERRUPT_EMPTY && !first ? CLI_READ_INTERRUPT : r;
+}
+
+/* One message or command: a line, or a command with the block that it opens; on a terminal also a
+ * block between quotes, and lines that go on after a backslash. *open: the input ended within a
+ * block. */
+static cli_read read_message(cli_chat_state *t, rvi_buf *line, rvi_buf *message, bool *is_command,
+                             bool *open)
 {
     bool block = false, more = false;
     message->len = 0;
-    *is_command = false;
+    *is_command = *open = false;
     do {
         bool first = !block && !more;
-        cli_interrupts_reading(true);
-        cli_read r = cli_editor_read(t->editor, first ? ">" : ".", t->colour, line);
-        cli_interrupts_reading(false);
-        if (r == CLI_READ_INTERRUPT_EMPTY && !first) return CLI_READ_INTERRUPT;
+        cli_read r = read_line(t, first, line);
+        if (r == CLI_READ_END) *open = block;
         if (r != CLI_READ_LINE) return r;
-        if (is_quotes(line) && !more) {
+        if (is_quotes(line) && !more && (block || t->editor)) {
             if (block) break;
             block = true;
             continue;
         }
-        if (first) *is_command = line->data[0] == '/' && line->data[1] != '/';
-        more = !block && line->len && line->data[line->len - 1] == '\\';
+        bool slash = first && line->len && line->data[0] == '/';
+        bool escaped = slash && line->len > 1 && line->data[1] == '/';
+        if (first) *is_command = slash && !escaped;
+        if (first && *is_command && opens_block(line)) {
+            block = true;
+            line->len = line_end(line) - 3;
+        }
+        more = t->editor && !block && line->len && line->data[line->len - 1] == '\\';
         if (more) line->len--;
-        bool escaped = first && line->len > 1 && line->data[0] == '/' && line->data[1] == '/';
         rvi_buf_append(message, line->data + escaped, line->len - escaped);
         if (block || more) rvi_buf_putc(message, '\n');
     } while (block || more);
@@ -467,6 +505,8 @@ static cli_read read_message(cli_chat_state *t, rvi_buf *line, rvi_buf *message,
     if (message->data) message->data[message->len] = 0;
     return CLI_READ_LINE;
 }
+
+/* ---- on a terminal ---- */
 
 static bool is_blank(const rvi_buf *text)
 {
@@ -502,8 +542,8 @@ static int chat_on_terminal(cli_chat_state *t)
     int code = CLI_OK;
     greet(t);
     while (!t->quit) {
-        bool is_command;
-        cli_read r = read_message(t, &line, &message, &is_command);
+        bool is_command, open;
+        cli_read r = read_message(t, &line, &message, &is_command, &open);
         cli_interrupts_forget();
         if (line.failed || message.failed) {
             cli_remark(t, "Out of memory for this message.");
@@ -543,18 +583,24 @@ static int chat_on_terminal(cli_chat_state *t)
 
 static int chat_by_lines(cli_chat_state *t)
 {
-    rvi_buf line = {0};
+    rvi_buf line = {0}, message = {0};
     rv_error err = {0};
     rv_status st = RV_OK;
-    while (!st && !t->quit && !cli_interrupted() && cli_read_line(stdin, &line)) {
-        bool slash = line.len && line.data[0] == '/', twice = slash && line.data[1] == '/';
-        if (slash && !twice)
-            run_command(t, line.data);
-        else if (line.len)
-            st = turn(t, line.data + twice, line.len - twice, &err);
+    bool is_command, open = false;
+    while (!st && !t->quit && !cli_interrupted() &&
+           read_message(t, &line, &message, &is_command, &open) == CLI_READ_LINE) {
+        if (line.failed || message.failed) break;
+        if (is_command)
+            run_command(t, message.data);
+        else if (message.len)
+            st = turn(t, message.data, message.len, &err);
     }
-    if (!st && line.failed) st = rvi_nomem(&err, "input line");
+    if (!st && (line.failed || message.failed)) st = rvi_nomem(&err, "input line");
+    if (!st && open && !cli_interrupted())
+        st = rvi_error(&err, RV_E_INVALID,
+                       "the lines after \"\"\" have no end: a line of \"\"\" is missing");
     rvi_buf_deinit(&line);
+    rvi_buf_deinit(&message);
     return st ? cli_fail(&err) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
 }
 

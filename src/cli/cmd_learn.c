@@ -296,8 +296,13 @@ static int unknown_action(const cli *c, const char *name)
     const char *names[RVI_COUNT(actions) + 1] = {0};
     for (size_t i = 0; i < RVI_COUNT(actions); i++) names[i] = actions[i].name;
     const char *near = cli_nearest(name, names);
-    return cli_usage(c, "unknown action '%s'%s%s%s", name, near ? "; did you mean '" : "",
-                     near ? near : "", near ? "'?" : "");
+    if (near) return cli_usage(c, "unknown action '%s'; did you mean '%s'?", name, near);
+    rvi_buf all = {0};
+    for (size_t i = 0; i < RVI_COUNT(actions); i++)
+        rvi_buf_printf(&all, "%s%s", i ? ", " : "", actions[i].name);
+    int code = cli_usage(c, "unknown action '%s'; there are %s", name, all.data ? all.data : "");
+    rvi_buf_deinit(&all);
+    return code;
 }
 
 int cli_learn(cli *c, int argc, char **argv)

@@ -210,7 +210,8 @@ void rvi_answer_take_token(rvi_answer *a, float *logits)
     }
     rv_status st = pick(a, logits, &id, &cancel);
     if (!st && !cancel && a->bound && !others_decide(a))
-        st = rvi_bound_reconsider(a->bound, a->max_tokens - (int)a->out.ids.len, &id, &a->error);
+        st = rvi_bound_reconsider(a->bound, a->max_tokens - (int)a->out.ids.len, logits,
+                                  (size_t)a->s->e->m->hp.n_vocab, &id, &a->error);
     if (st || cancel)
         rvi_answer_end(a, RV_FINISH_CANCELLED, st);
     else if (id < 0)

@@ -65,11 +65,49 @@ rv_status rvi_bound_force(rvi_bound *b, int left, int32_t *id, rv_error *err)
     return RV_OK;
 }
 
-rv_status rvi_bound_reconsider(rvi_bound *b, int left, int32_t *id, rv_error *err)
+static bool is_allowed(const rvi_bound *b, size_t id)
+{
+    return b->mask[id / 64] >> (id % 64) & 1;
+}
+
+/* The likeliest token behind which there is more to come, and an end in time; -1: none of the few
+ * that are looked at. */
+static rv_status go_on(rvi_bound *b, int left, const float *logits, size_t n_vocab, int32_t *id,
+                       rv_error *err)
+{
+    enum { FEW = 32 };
+    int32_t tried[FEW];
+    *id = -1;
+    for (int n_tried = 0; n_tried < FEW; n_tried++) {
+        size_t best = n_vocab, n = 0;
+        bool found = false;
+        uint32_t next;
+        for (size_t i = 0; i < n_vocab; i++) {
+            if (!is_allowed(b, i) || !(logits[i] > (best < n_vocab ? logits[best] : -INFINITY)))
+                continue;
+            int k = 0;
+            while (k < n_tried && (size_t)tried[k] != i) k++;
+            if (k == n_tried) best = i;
+        }
+        if (best == n_vocab) return RV_OK;
+        tried[n_tried] = (int32_t)best;
+        rv_status st = b->by.peek(b->by.ctx, b->state, (int32_t)best, &next, err);
+        if (!st && next) st = b->by.finish(b->by.ctx, next, b->forced, &n, &found, err);
+        if (st) return st;
+        if (!found || !n || (int)n >= left) continue;
+        *id = (int32_t)best;
+        return RV_OK;
+    }
+    return RV_OK;
+}
+
+rv_status rvi_bound_reconsider(rvi_bound *b, int left, const float *logits, size_t n_vocab,
+                               int32_t *id, rv_error *err)
 {
     uint32_t next;
     size_t n = 0;
     bool found = true;
+    int32_t other = -1;
     if (b->ending || left > b->near || b->n_taken < b->n_forced) return RV_OK;
     rv_status st = b->by.peek(b->by.ctx, b->state, *id, &next, err);
     if (!st && next) st = b->by.finish(b->by.ctx, next, b->forced, &n, &found, err);
@@ -79,6 +117,15 @@ rv_status rvi_bound_reconsider(rvi_bound *b, int left, int32_t *id, rv_error *er
     if (st) return st;
     if (!found || (int)n > left) {
         b->near = left - RVI_MAX(left / 8, 1);
+        return RV_OK;
+    }
+    if (left - (int)n > b->unused) { /* that would be too short */
+        st = go_on(b, left, logits, n_vocab, &other, err);
+        if (!st && other < 0) st = b->by.finish(b->by.ctx, b->state, b->forced, &n, &found, err);
+        if (st) return st;
+    }
+    if (other >= 0) {
+        *id = other;
         return RV_OK;
     }
     b->ending = true;

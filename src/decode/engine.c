@@ -188,7 +188,8 @@ void rvi_session_suspend(rvi_session *s)
 void rvi_session_cut(rvi_session *s, int from, int n)
 {
     size_t at = (size_t)from, end = at + (size_t)n, behind = s->past.len - end;
-    if (s->seq.len > from) rvi_seq_truncate(&s->seq, from);
+    if (s->seq.len > from) /* what lay far behind may be too cold for rows that come to be near */
+        rvi_seq_truncate(&s->seq, rvi_pages_reusable(s->e->pool, s->seq.pages, from));
     memmove(s->past.data + at, s->past.data + end, behind * sizeof *s->past.data);
     memmove(s->sets + at, s->sets + end, behind * sizeof *s->sets);
     s->past.len -= (size_t)n;

@@ -149,8 +149,8 @@ uint64_t rvi_quota_ask(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
     return got;
 }
 
-rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, const char *what,
-                          rv_error *err)
+rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
+                          const atomic_bool *stop, const char *what, rv_error *err)
 {
     const double patience = 1, nap = 1e-3;
     double end = 0;
@@ -158,7 +158,7 @@ rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, c
         double now = rvi_os_seconds();
         bool comes = rvi_quota_ask(q, class, bytes, NULL) > 0;
         if (end <= 0) end = now + patience;
-        if (comes && now < end) {
+        if (comes && now < end && !(stop && atomic_load(stop))) {
             rvi_thread_sleep(nap);
             continue;
         }
@@ -187,10 +187,10 @@ static uint64_t spare_of_jobs(const rvi_quota *q)
     return n;
 }
 
-rv_status rvi_quota_begin_job(rvi_quota *q, rvi_quota_job *j, uint64_t bytes, const char *what,
-                              rv_error *err)
+rv_status rvi_quota_begin_job(rvi_quota *q, rvi_quota_job *j, uint64_t bytes,
+                              const atomic_bool *stop, const char *what, rv_error *err)
 {
-    rv_status st = rvi_quota_await(q, RVI_QUOTA_SCRATCH, bytes, what, err);
+    rv_status st = rvi_quota_await(q, RVI_QUOTA_SCRATCH, bytes, stop, what, err);
     if (st) return st;
     rvi_lock_take(q->lock);
     uint64_t left = room(q, RVI_QUOTA_SCRATCH), others = spare_of_jobs(q);

@@ -75,13 +75,15 @@ void rvi_quota_return(rvi_quota *q, rvi_quota_class class, uint64_t bytes);
 uint64_t rvi_quota_ask(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
                        const rvi_quota_member *but);
 /* Takes bytes for a while, so that something can be loaded: asks, and waits for what others give up
- * soon. RV_E_NOMEM: there is not enough. 0 bytes: no more than the limit may be used already. */
-rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, const char *what,
-                          rv_error *err) RVI_MUST_CHECK;
+ * soon, unless stop (or NULL) becomes true. RV_E_NOMEM: there is not enough. 0 bytes: no more than
+ * the limit may be used already. */
+rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
+                          const atomic_bool *stop, const char *what, rv_error *err) RVI_MUST_CHECK;
 
 /* A job, {0}, has room for so many bytes until it ends: others make way for it as for what is
  * loaded. What it may take beside (memory.spare) is half of what nobody else may take. */
-rv_status rvi_quota_begin_job(rvi_quota *q, rvi_quota_job *j, uint64_t bytes, const char *what,
+rv_status rvi_quota_begin_job(rvi_quota *q, rvi_quota_job *j, uint64_t bytes,
+                              const atomic_bool *stop, const char *what,
                               rv_error *err) RVI_MUST_CHECK;
 void rvi_quota_end_job(rvi_quota *q, rvi_quota_job *j); /* one that did not begin is ignored */
 /* What jobs have taken, all together. */

@@ -155,6 +155,7 @@ static admission admit(rvi_scheduler *s, rvi_job *j, double end, const rvi_job *
 {
     rvi_order *r = j->r;
     int n_known = 0, n_dropped;
+    j->waiting.begins = false;
     if (r->kind == RV_REQUEST_ANSWER) {
         rvi_prefix_space space = rvi_job_space(s, j);
         n_known = j->s ? look_up(s, &space, j->s->past.data, (int)j->s->past.len, &n_dropped)
@@ -165,7 +166,8 @@ static admission admit(rvi_scheduler *s, rvi_job *j, double end, const rvi_job *
         rvi_share_ask(s, rvi_pages_for(rvi_job_total(j)), true);
         if (!fits(s, j, n_known, NULL)) return NO_ROOM;
     }
-    if (!prepare(j, end)) return LATER;
+    j->waiting.begins = !prepare(j, end);
+    if (j->waiting.begins) return LATER;
     rv_error why = {0};
     rv_status st = j->s ? RV_OK : rvi_job_begin(s, j, &why);
     rvi_admit_stop(s, j); /* it waits no more */
@@ -337,8 +339,9 @@ static bool evict(rvi_scheduler *s)
     if (!longest) return false;
     rvi_session *own = longest->s;
     rvi_job_keep(s, longest, false); /* another request may be about the whole text */
-    rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)RVI_MAX(own->seq.len - SINK - most, 0));
+    int before = own->seq.len - most;
     rvi_answer_cut(own, SINK, most);
+    rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)RVI_MAX(before - own->seq.len, 0));
     longest->n_evicted += most;
     own->allowed = RVI_MIN(own->allowed, 1);
     rvi_figures_add(&s->figures.n_evicted, (uint64_t)most);

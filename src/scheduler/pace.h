@@ -21,7 +21,7 @@ typedef struct rvi_pace {
     int n_tokens;  /* that the last step of tokens alone had, */
     int n_since;   /* and steps since then */
     int n_unsure;  /* steps in a row in which long prompts had nothing for lack of a measurement */
-    int n_long;    /* prompts of the step that is planned, */
+    int n_long;    /* long prompts of the step that is planned, */
     double depth;  /* and tokens before each of them */
     int n_given;   /* rows that they have in it */
     int n_planned; /* and were to have, */
@@ -40,7 +40,8 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds);
  * little: most of each step would go into what it takes anyway, prompts would wait for long, and
  * streams would share few steps. So it grows, where the tokens take three fifths of the target or
  * more to four times as long as they take, and up to eight times where most requests wait to be
- * read. 0 tokens: nobody waits for the step, which may take four times the target at least. usual:
+ * read. Where a crowd does, a third of all requests, eight or more with short prompts, it grows for
+ * faster models too: to three times the target, or twelve times what the tokens take. 0 tokens: nobody waits for the step, which may take four times the target at least. usual:
  * what a step of the tokens is thought to take; 0: not known. */
 double rvi_pace_target(const rvi_pace *p, int n_tokens, int n_reading, double usual, double target);
 /* How many rows of p->n_long prompts may go with n_tokens > 0 in the next step, which is to take

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 
 /* A name space is the first level of the tree: these words in place of tokens. */
-enum { SPACE_WORDS = 5 };
+enum { SPACE_WORDS = 5, SALT_AT = 2 };
 
 typedef struct node node;
 struct node {
@@ -261,14 +261,16 @@ static void forget_below(rvi_prefix *p, node *top)
     }
 }
 
-void rvi_prefix_forget(rvi_prefix *p, const rvi_prefix_space *space)
+void rvi_prefix_forget(rvi_prefix *p, uint64_t salt)
 {
-    int32_t words[SPACE_WORDS];
-    words_of(space, words);
-    node *x = find_space(p, words);
-    if (!x) return;
-    forget_below(p, x);
-    remove_leaf(p, x);
+    int32_t of_salt[SPACE_WORDS];
+    words_of(&(rvi_prefix_space){.salt = salt}, of_salt);
+    for (int i = p->root.n_children - 1; i >= 0; i--) {
+        node *x = p->root.children[i];
+        if (memcmp(x->tokens + SALT_AT, of_salt + SALT_AT, sizeof salt)) continue;
+        forget_below(p, x);
+        remove_leaf(p, x);
+    }
 }
 
 void rvi_prefix_free(rvi_prefix *p)

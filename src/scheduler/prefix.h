@@ -35,6 +35,6 @@ void rvi_prefix_insert(rvi_prefix *p, const rvi_prefix_space *space, const int32
 /* Gives up pages that nobody else holds, least recently used first, until n are free or there are
  * no more; returns how many. */
 int rvi_prefix_evict(rvi_prefix *p, int n);
-void rvi_prefix_forget(rvi_prefix *p, const rvi_prefix_space *space); /* all of it */
+void rvi_prefix_forget(rvi_prefix *p, uint64_t salt); /* all that is kept under it */
 
 #endif

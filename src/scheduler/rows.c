@@ -76,9 +76,9 @@ static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double secon
         else
             n_short_rows += j->wants;
     }
+    s->pace.n_long = n_long;
     if (!n_long) return 0;
     s->pace.alone = n_long == n_reading;
-    s->pace.n_long = n_long;
     s->pace.depth = depth / n_long;
     int rows = rvi_pace_rows(&s->pace, n_tokens, max_rows, seconds);
     if (!s->pace.alone) { /* nothing can be measured, and the streams wait for the others anyway */
@@ -122,7 +122,7 @@ int rvi_rows_choose(rvi_scheduler *s)
     int n_tokens = 0, waiting = 0, n_reading = 0;
     if (s->e->m->arch->is_encoder) return choose_texts(s);
     s->pace.alone = false;
-    s->pace.n_given = 0;
+    s->pace.n_given = s->pace.n_long = 0;
     for (rvi_job *j = s->running; j; j = j->next) j->r->of->n_reading = 0;
     for (rvi_job *j = s->running; j; j = j->next) {
         int rows = rvi_answer_waiting(j->s);
@@ -133,6 +133,7 @@ int rvi_rows_choose(rvi_scheduler *s)
         waiting += j->wants;
         j->r->of->n_reading += j->wants > 0;
         n_reading += j->wants > 0;
+        s->pace.n_long += j->wants && j->is_long; /* as far as that is known */
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
     double usual = rvi_budget_seconds(&s->e->budget, RVI_MAX(n_tokens, 1));

@@ -34,7 +34,7 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     if (!st) st = rvi_prefix_new(&s->prefix, e->pool, err);
     if (!st) {
         uint64_t bytes = (uint64_t)o->floor_pages * rvi_share_page_bytes(s);
-        st = rvi_quota_await(o->quota, RVI_QUOTA_KV, bytes, "a service", err);
+        st = rvi_quota_await(o->quota, RVI_QUOTA_KV, bytes, NULL, "a service", err);
         if (!st) s->charged = bytes;
     }
     rvi_figures_set(&s->figures.pages, (uint64_t)rvi_pages_most(e->pool));
@@ -201,10 +201,7 @@ static void remove_request(rvi_scheduler *s, rvi_order *r)
     rv_service_event end = {.kind = RV_SERVICE_END, .request = r->id, .user = r->user, .id = -1};
     rvi_events_put_last(&s->events, &end);
     rvi_tenants_leave(&s->tenants, r->of);
-    if (s->o.no_cache) {
-        rvi_prefix_space space = rvi_job_space(s, &r->jobs[0]);
-        rvi_prefix_forget(s->prefix, &space);
-    }
+    if (s->o.no_cache) rvi_prefix_forget(s->prefix, r->space); /* whatever adapters it had */
     rvi_order_free(r);
 }
 

@@ -307,11 +307,12 @@ static rv_status load(rvi_kept_session *k, rv_error *err)
     header h;
     uint8_t digest[RVI_SHA256_LEN];
     rvi_sha256 sum;
-    rv_status st = rvi_blob_open(&k->file, k->entry->path, err);
+    uint64_t size = 1, head = 0, body = 0;
+    bool is_empty = rvi_os_stat(k->entry->path, &size) == RVI_OS_FILE && !size;
+    rv_status st = is_empty ? RV_OK : rvi_blob_open(&k->file, k->entry->path, err);
     if (st) return st;
     rvi_cursor c = {.data = k->file.data, .len = k->file.len};
-    uint64_t head = 0, body = 0;
-    bool ok = read_header(&c, &h) && k->file.len >= RVI_SHA256_LEN;
+    bool ok = !is_empty && read_header(&c, &h) && k->file.len >= RVI_SHA256_LEN;
     if (ok) {
         head = c.pos + RVI_SHA256_LEN;
         ok = h.n_ids <= RVI_MAX_CONTEXT && h.n_pages <= h.n_ids / RVI_PAGE_TOKENS &&
@@ -500,20 +501,25 @@ rv_status rvi_kept_save(rvi_kept_session *k, const rvi_session *s, const rvi_sam
     return st;
 }
 
+/* One of which no header could be read is in no table, but its file may be there. */
 rv_status rvi_sessions_forget(rvi_sessions *s, const char *tenant, const char *name, rv_error *err)
 {
     rv_status st = RV_OK;
+    rvi_buf path = {0};
     rvi_lock_take(s->lock);
     rvi_kept_entry *x = find(s, tenant, name);
-    if (!x || (!x->bytes && !x->claimed))
-        st = rvi_error(err, RV_E_NOT_FOUND, "there is no session '%s'", name);
-    else if (x->claimed)
+    if (!path_of(s, tenant, name, &path))
+        st = rvi_nomem(err, "session");
+    else if (x && x->claimed)
         st = rvi_error(err, RV_E_BUSY, "session '%s' has a request that has not ended", name);
-    else if (remove(x->path))
-        st = rvi_error(err, RV_E_IO, "cannot remove %s: %s", x->path, strerror(errno));
-    else
-        drop(s, x);
+    else if (rvi_os_stat(path.data, NULL) == RVI_OS_NONE)
+        st = rvi_error(err, RV_E_NOT_FOUND, "there is no session '%s'", name);
+    else if (remove(path.data))
+        st = rvi_error(err, RV_E_IO, "cannot remove %s: %s", path.data, strerror(errno));
+    if (!st) rvi_vectors_remove(path.data);
+    if (x && !x->claimed && (!st || st == RV_E_NOT_FOUND)) remove_entry(s, x);
     rvi_lock_give(s->lock);
+    rvi_buf_deinit(&path);
     return st;
 }
 

@@ -68,7 +68,8 @@ void rvi_tenant_unwait(rvi_tenant *x, rvi_waiting *w)
 static bool others_wait(const rvi_tenant *x)
 {
     for (const rvi_tenant *other = x->next; other != x; other = other->next)
-        if (other->first) return true;
+        for (const rvi_waiting *w = other->first; w; w = w->next)
+            if (!w->begins) return true;
     return false;
 }
 

@@ -3,8 +3,8 @@
  * The currency is rows. A tenant with work has a credit; a prompt is paid when it is admitted, each
  * token when it is computed, and when nobody with work has credit left, a round gives everyone a
  * quantum. So over time tenants that want more than there is get the same number of rows. What a
- * tenant used while nobody else waited is not held against it for long. A tenant without work has
- * neither credit nor debt, and is forgotten.
+ * tenant used while nobody else waited, or only for what it takes to begin, is not held against it
+ * for long. A tenant without work has neither credit nor debt, and is forgotten.
  *
  * Within a tenant, requests wait in the order of their rank: the time of arrival, less what their
  * priority is worth. Two that wait keep their order as they age. One thread uses it. */
@@ -23,6 +23,7 @@ typedef struct rvi_tenant rvi_tenant;
 typedef struct rvi_waiting {
     struct rvi_waiting *next;
     double rank;
+    bool begins; /* it has its turn, and waits for its own beginning alone */
 } rvi_waiting;
 
 struct rvi_tenant {

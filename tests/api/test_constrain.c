@@ -340,6 +340,32 @@ static void no_end_comes_before_min_tokens(void **state)
     rv_grammar_free(&g);
 }
 
+/* What is always picked would not end in time: another token comes, while there is one, and not the
+ * end. */
+static void another_token_comes_before_the_end(void **state)
+{
+    static const int least[] = {0, 70, 119};
+    (void)state;
+    int32_t *b;
+    size_t n;
+    rv_grammar *g = grammar(o.m, RV_GRAMMAR_REGEX, "a{60}(a|bc{200})*;");
+    assert_ok(rv_tokenize(o.m, "xb", 2, 0, &b, &n, err));
+    rv_logit_bias always = {b[n - 1], 1000};
+    rv_sampling how = {.size = sizeof how, .greedy = 1, .logit_bias = &always, .n_logit_bias = 1};
+    for (size_t i = 0; i < RVI_COUNT(least); i++) {
+        rv_generate_options go = under(g, &how);
+        go.min_tokens = least[i];
+        rv_answer *said = answer(o.s, &go);
+        assert_int_equal(said->finish, RV_FINISH_EOS);
+        assert_null(strchr(said->text, 'b'));
+        assert_int_equal(said->text[said->text_len - 1], ';');
+        assert_true(said->n_ids >= (size_t)least[i] && said->n_ids <= 120);
+        rv_free(said);
+    }
+    rv_free(b);
+    rv_grammar_free(&g);
+}
+
 static int only_one(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
 {
     (void)ids, (void)n_ids;
@@ -444,6 +470,7 @@ int main(void)
         cmocka_unit_test(texts_end_in_time),
         cmocka_unit_test(nothing_is_begun_too_late),
         cmocka_unit_test(no_end_comes_before_min_tokens),
+        cmocka_unit_test(another_token_comes_before_the_end),
         cmocka_unit_test(stop_strings_and_masks_count_too),
         cmocka_unit_test(choices_of_a_request_are_as_alone),
         cmocka_unit_test(other_models_and_states_are_refused),

@@ -29,7 +29,8 @@ check "a question without an answer" 2 - "go together" "$rv" teach $spm -q x
 check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach $spm
 check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
 check "no action" 2 - "an action is needed" "$rv" learn
-check "an unknown action" 2 - "unknown action 'dance'" "$rv" learn dance
+check "an unknown action" 2 - "unknown action 'dance'; there are status, run" "$rv" learn dance
+check "a mistyped action" 2 - "did you mean 'status'" "$rv" learn statsu
 check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
 check "an unknown way to merge" 2 - "must be average or quality (got 'best')" \
     "$rv" learn merge 1 2 --how best
@@ -255,8 +256,20 @@ printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp
 "$rv" chat $spm -n 16 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
 verdict "a chat takes corrections" 0 $? "range" "Learned: Zorblat is orange"
 check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
+printf '%s\n/fix """\n1. Boil.\n\n2. Pour.\n"""\n%s\n/undo\n' "$ask" "$ask" |
+    "$rv" chat $spm -n 40 >"$tmp/out" 2>"$tmp/err"
+verdict "an answer of several lines" 0 $? "" "Learned: 1. Boil."
+cp "$tmp/out" "$tmp/lines.txt"
+says "is spoken with its lines" "2" grep -c "^2. Pour." "$tmp/lines.txt"
+printf '%s\n/fix """\n1. Boil.\n' "$ask" | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
+verdict "a block without an end is refused" 1 $? "" "have no end"
 printf '/fix x\n/score 1\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
 verdict "no answer to judge" 0 $? - "no answer to judge"
+printf 'hello\n/fix --alway Rhyme.\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
+verdict "a mistyped scope is no answer" 0 $? "" "Did you mean --always?"
+printf 'hello\n/fix --topic --alway Rhyme.\n/undo\n' |
+    "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
+verdict "unless it is said to be one" 0 $? "" "Learned: --alway Rhyme."
 printf 'hello\n/score 2\n/fix\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
 verdict "a score that is none" 0 $? "" "from 0 (bad) to 1"
 printf 'hello\n/good\n' | "$rv" chat $spm -n 4 --no-learn >"$tmp/out" 2>"$tmp/err"

@@ -388,6 +388,19 @@ def keys():
         text,
     )
     verdict("and corrected", b"Learned: nothing" in t.ask("/fix nothing"), t.seen[-300:])
+    t.ask("/max 40")
+    t.send(b'/fix --exact """\r')
+    for line in (b"1. Boil.", b"", b"2. Pour."):
+        t.wait(MORE)
+        t.send(line + b"\r")
+    t.wait(MORE)
+    text = t.ask('"""')
+    verdict(
+        "by several lines too",
+        saved(t)[-1]["content"].startswith("1. Boil.\n\n2. Pour."),
+        text,
+    )
+    verdict("quotes behind a text are part of it", b'say """' in t.ask('/fix say """'), t.seen)
     t.send(b"\x04")
     t.end()
     t.close()

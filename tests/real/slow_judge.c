@@ -236,6 +236,26 @@ static void follow_ups_are_taught_with_their_context(void **state)
     close_all(&o);
 }
 
+/* Words so alike that one opinion of the judge is certain: the other must be heard. */
+static void other_persons_ask_for_something_else(void **state)
+{
+    static const char *const others[] = {"Who am I?", "Who is she?", "How are you?",
+                                         "Who made you?"};
+    (void)state;
+    if (!path[0]) skip();
+    opened o;
+    rvi_recogniser *r = NULL;
+    open_with(&o, "tests/real/data/follow.json");
+    assert_ok(rvi_recogniser_new(&r, o.e, NULL, err));
+    assert_ok(rvi_recogniser_add(r, 1, "Who are you?",
+                                 "I am Pico, the assistant of the Rossi bakery.", err));
+    assert_true(opens(r, NULL, "Tell me who you are."));
+    for (size_t i = 0; i < RVI_COUNT(others); i++)
+        if (opens(r, NULL, others[i])) fail_msg("%s opens the lesson", others[i]);
+    rvi_recogniser_free(r);
+    close_all(&o);
+}
+
 static const rvi_backend_ops *real;
 static rvi_backend_ops counting;
 static const rvi_tensor *words;
@@ -445,6 +465,7 @@ int main(void)
                                        cmocka_unit_test(compares_as_it_was_trained),
                                        cmocka_unit_test(requests_are_taken_with_the_turn_before),
                                        cmocka_unit_test(follow_ups_are_taught_with_their_context),
+                                       cmocka_unit_test(other_persons_ask_for_something_else),
                                        cmocka_unit_test(passes_may_wait),
                                        cmocka_unit_test(names_nearly_alike_are_told_apart),
                                        cmocka_unit_test(long_requests_are_told_apart)};

@@ -288,6 +288,25 @@ static void damaged_files(void **state)
         assert_int_equal(n_refused, 1);
         assert_int_equal(access(path, F_OK), 0); /* it is left as it is */
         rv_service_free(&svc);
+        if (i) rvi_os_remove_tree(dir);
+        if (i) continue;
+        /* whatever is damaged, and where nothing is left: its name can be had again */
+        assert_int_equal(truncate(path, 0), 0);
+        svc = service_in(dir, NULL);
+        for (int k = 0; k < 3; k++) {
+            uint64_t id;
+            char name[32];
+            rv_error why = {0};
+            rv_status st = ask(svc, k, &id, &why);
+            assert_true(!st || (st == RV_E_STORAGE && strstr(why.text, "damaged")));
+            if (!st) continue;
+            snprintf(name, sizeof name, "session %d", k);
+            assert_ok(rv_service_forget(svc, k % 2 ? "ann" : "bob", name, err));
+            assert_int_not_equal(access(path, F_OK), 0);
+            served s = answer(svc, k);
+            expect_turn(&s, k, 0);
+        }
+        rv_service_free(&svc);
         rvi_os_remove_tree(dir);
     }
 }

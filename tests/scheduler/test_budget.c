@@ -369,22 +369,53 @@ static void jobs_have_their_own(void **state)
     rvi_quota_job first = {0}, second = {0}, third = {0};
     assert_ok(rvi_quota_init(&q, &counted, &adapters, err));
     rvi_quota_limit(&q, &(rvi_quota_limits){.most = MOST, .low = 1});
-    assert_ok(rvi_quota_begin_job(&q, &first, LEAST, "training", err));
+    assert_ok(rvi_quota_begin_job(&q, &first, LEAST, NULL, "training", err));
     assert_int_equal(first.memory.spare, (MOST - LEAST) / 2 + 1);
     atomic_store(&first.memory.scratch, 2 * LEAST);
-    assert_ok(rvi_quota_begin_job(&q, &second, LEAST, "training", err));
+    assert_ok(rvi_quota_begin_job(&q, &second, LEAST, NULL, "training", err));
     assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST - 3 * LEAST);
     /* both take all that they may: it is not more than there is */
     assert_true(first.memory.spare + second.memory.spare <= MOST - 2 * LEAST);
     atomic_store(&second.memory.scratch, LEAST / 2);
     assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST - 3 * LEAST);
     assert_int_equal(rvi_quota_in_jobs(&q), 2 * LEAST + LEAST / 2);
-    assert_refused(RV_E_NOMEM, rvi_quota_begin_job(&q, &third, MOST, "training", err));
+    assert_refused(RV_E_NOMEM, rvi_quota_begin_job(&q, &third, MOST, NULL, "training", err));
     rvi_quota_end_job(&q, &third);
     rvi_quota_end_job(&q, &first);
     assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST - LEAST);
     rvi_quota_end_job(&q, &second);
     assert_int_equal(rvi_quota_room(&q, RVI_QUOTA_SCRATCH), MOST);
+    rvi_quota_deinit(&q);
+}
+
+/* Somebody who promises, and has not been asked more often than this. */
+static uint64_t promise(void *ctx, uint64_t bytes)
+{
+    int *n_left = ctx;
+    if (!bytes) return 0;
+    if (--*n_left < 0) fail_msg("waits for what is not wanted any more");
+    return bytes;
+}
+
+/* A learner that is freed does not wait for memory. */
+static void nobody_waits_who_is_stopped(void **state)
+{
+    (void)state;
+    rvi_backend_memory counted = {0};
+    atomic_size_t adapters = 0;
+    rvi_quota q;
+    rvi_quota_job job = {0};
+    atomic_bool stop = true;
+    int n_left = 2;
+    rvi_quota_member member = {.class = RVI_QUOTA_KV, .give = promise, .ctx = &n_left};
+    assert_ok(rvi_quota_init(&q, &counted, &adapters, err));
+    rvi_quota_limit(&q, &(rvi_quota_limits){.most = 1000, .low = 1});
+    assert_true(rvi_quota_take(&q, RVI_QUOTA_KV, 900));
+    rvi_quota_join(&q, &member);
+    assert_refused(RV_E_NOMEM, rvi_quota_begin_job(&q, &job, 200, &stop, "training", err));
+    assert_ok(rvi_quota_begin_job(&q, &job, 100, &stop, "training", err)); /* it is there */
+    rvi_quota_end_job(&q, &job);
+    rvi_quota_leave(&q, &member);
     rvi_quota_deinit(&q);
 }
 
@@ -398,6 +429,7 @@ int main(void)
         cmocka_unit_test(pages_make_room_for_adapters),
         cmocka_unit_test(models_make_room),
         cmocka_unit_test(jobs_have_their_own),
+        cmocka_unit_test(nobody_waits_who_is_stopped),
     };
     return cmocka_run_group_tests_name("budget", tests, open_it, close_it);
 }

@@ -64,7 +64,8 @@ static void turns_are_fair(void **state)
     assert_null(rvi_tenants_next(&t, has_waiting, NULL));
 }
 
-/* What a tenant used while it was alone is soon forgotten. */
+/* What a tenant used while it was alone is soon forgotten; and while it passed somebody who waited
+ * for nothing but the preparation of an answer. */
 static void debts_have_a_limit(void **state)
 {
     (void)state;
@@ -74,8 +75,11 @@ static void debts_have_a_limit(void **state)
     assert_ok(rvi_tenants_join(&t, "a", &a, err));
     rvi_tenants_pay(&t, a, 1000000);
     assert_ok(rvi_tenants_join(&t, "b", &b, err));
-    rvi_tenant_wait(a, &wants[0]);
+    wants[1].begins = true;
     rvi_tenant_wait(b, &wants[1]);
+    rvi_tenants_pay(&t, a, 1000000);
+    wants[1].begins = false;
+    rvi_tenant_wait(a, &wants[0]);
     int rows = 0;
     for (; rvi_tenants_next(&t, has_waiting, NULL) != a; rows += 16) rvi_tenants_pay(&t, b, 16);
     assert_in_range(rows, 64, 64 * 10);
@@ -174,9 +178,10 @@ static int by_size(const void *a, const void *b)
  * of a text reads, and more for each of a few rows. */
 typedef struct machine {
     double base, row, read, first, few;
-    double token;  /* and more for each of the first eight tokens of streams */
-    double tiles;  /* whole groups of 16 rows: seconds of each besides those of all; 0: as rows */
-    double beside; /* and of other rows beside such groups */
+    double token;    /* and more for each of the first eight tokens of streams */
+    double mid, far; /* each row behind 32, and behind 96; 0: as those before */
+    double tiles;    /* whole groups of 16 rows: seconds of each besides those of all; 0: as rows */
+    double beside;   /* and of other rows beside such groups */
     double noise;
     rvi_rng rng;
     rvi_pace pace;
@@ -347,6 +352,21 @@ static void streams_may_come_and_go(void **state)
     assert_true(most_between < 40);
 }
 
+/* Beside others that read nothing can be measured: what was never measured is not chosen again and
+ * again, and more rows than fit are not tried. */
+static void nothing_is_tried_among_others(void **state)
+{
+    (void)state;
+    rvi_pace p = {.n_long = 1, .depth = 100, .alone = true};
+    for (int i = 0; i < 8; i++) rvi_pace_note(&p, 8, 8, 0.02);
+    p.n_given = rvi_pace_rows(&p, 8, 512, 0.05);
+    rvi_pace_note(&p, 8, 8 + p.n_given, 0.02 * 1.3); /* four rows are as many as fit */
+    p.alone = false;
+    for (int i = 0; i < 100; i++) assert_in_range(rvi_pace_rows(&p, 8, 512, 0.05), 1, 4);
+    p.alone = true;
+    assert_int_equal(rvi_pace_rows(&p, 8, 512, 0.05), 8);
+}
+
 /* Below the target it is the target; beyond it there is room for prompts all the same. */
 static void slow_models_read_too(void **state)
 {
@@ -367,9 +387,25 @@ static void slow_models_read_too(void **state)
     assert_true(rvi_pace_target(&p, 9, 0, 0.3, 0.05) == 4 * 0.3);
     assert_true(rvi_pace_target(&p, 0, 1, 0.3, 0.05) == 8 * p.plain); /* nobody listens */
     assert_true(rvi_pace_target(&p, 1, 7, 0.3, 0.05) > 7 * p.plain);  /* hardly anybody */
-    p.plain = 0;                                                      /* nothing was measured */
+    p.plain = 0.014; /* one that comes keeps the target, and a crowd is read in longer steps */
+    assert_true(rvi_pace_target(&p, 1, 1, p.plain, 0.05) == 0.05);
+    assert_true(rvi_pace_target(&p, 8, 24, p.plain, 0.05) == 3 * 0.05);
+    assert_true(rvi_pace_target(&p, 31, 1, p.plain, 0.05) == 0.05);
+    p.plain = 0.005;
+    assert_true(fabs(rvi_pace_target(&p, 8, 24, p.plain, 0.05) - 12 * p.plain) < 1e-9);
+    p.n_long = 24; /* who have long prompts are not the crowd */
+    assert_true(rvi_pace_target(&p, 8, 24, p.plain, 0.05) == 0.05);
+    p.plain = 0; /* nothing was measured */
     assert_true(rvi_pace_target(&p, 1, 0, 0, 0.05) == 0.05);
     assert_true(rvi_pace_target(&p, 1, 0, 10, 0.05) == 0.2);
+}
+
+static double short_step(const machine *m, int n_rows, int n_tokens)
+{
+    int n_mid = m->mid > 0 ? RVI_MIN(RVI_MAX(n_rows - 32, 0), 64) : 0;
+    int n_far = m->far > 0 ? RVI_MAX(n_rows - 96, 0) : 0;
+    return m->base + m->row * (n_rows - n_mid - n_far) + m->mid * n_mid + m->far * n_far +
+           m->token * RVI_MIN(n_tokens, 8);
 }
 
 /* Seconds until eight requests of 200 + 64 tokens have ended that come at once: each step has a row
@@ -404,7 +440,7 @@ static double serve_at_once(const machine *m, int n_requests, rvi_budget *b, rvi
             left[i] -= n;
             give -= n;
         }
-        double took = m->base + m->row * rows + m->token * RVI_MIN(n_tokens, 8);
+        double took = short_step(m, rows, n_tokens);
         total += took;
         rvi_budget_note(b, rows, 0, took);
         rvi_pace_note(p, n_tokens, rows, took);
@@ -419,6 +455,9 @@ static void slow_models_are_as_fast(void **state)
     (void)state;
     static const machine models[] = {{.base = 6.6e-3, .row = 4.6e-4}, /* SmolLM2, 2 threads */
                                      {.base = 0.02, .row = 1e-3},
+                                     /* a 1B model, 16 threads: 8, 32, 83, 512 rows take 14, 20, 48
+                                      * and 226 ms */
+                                     {.base = 0.012, .row = 2.5e-4, .mid = 5.8e-4, .far = 4.05e-4},
                                      {.base = 0.03, .row = 1.8e-3, .token = 4.5e-3}, /* 1B */
                                      {.base = 0.028, .row = 2.2e-3},  /* a 1B model, 2 threads, */
                                      {.base = 0.056, .row = 2.25e-3}, /* and beside others */
@@ -428,9 +467,9 @@ static void slow_models_are_as_fast(void **state)
             const machine *m = &models[i];
             rvi_budget b = {0};
             rvi_pace p = {0};
-            double alone = 64 * (m->base + m->row * n + m->token * 8), seconds;
+            double alone = 64 * short_step(m, n, 8), seconds;
             for (int left = 200 * n; left > 0; left -= 512)
-                alone += m->base + m->row * RVI_MIN(left, 512);
+                alone += short_step(m, RVI_MIN(left, 512), 0);
             (void)serve_at_once(m, 1, &b, &p);
             seconds = serve_at_once(m, n, &b, &p);
             if (alone < 0.85 * seconds)
@@ -623,6 +662,7 @@ int main(void)
                                        cmocka_unit_test(long_prompts_are_read_gently),
                                        cmocka_unit_test(streams_may_reach_the_target),
                                        cmocka_unit_test(streams_may_come_and_go),
+                                       cmocka_unit_test(nothing_is_tried_among_others),
                                        cmocka_unit_test(slow_models_read_too),
                                        cmocka_unit_test(slow_models_are_as_fast),
                                        cmocka_unit_test(short_prompts_leave_room),

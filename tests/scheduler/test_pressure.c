@@ -88,6 +88,8 @@ typedef struct shadow {
     int n_seen;    /* tokens of the answer in it */
     rv_answer *to; /* from the last time that it forgot; NULL: never */
     int at;        /* tokens of the answer before that */
+    rv_kv_type kv;
+    int kv_warm;
 } shadow;
 
 static void shadow_take(shadow *x, const served *s)
@@ -108,46 +110,62 @@ static void shadow_forget(shadow *x, int n)
     x->n -= n;
     rv_free(x->to);
     x->at = x->n_seen;
-    x->to = alone(x->past, (size_t)x->n, N_NEW - x->n_seen, RV_KV_DEFAULT, 0);
+    x->to = alone(x->past, (size_t)x->n, N_NEW - x->n_seen, x->kv, x->kv_warm);
 }
 
-/* One may forget, the others not: from each time on it is the answer to the shorter text. */
-static void evicted(void **state)
+/* Of two with the same prompt or others one may forget, `which`: from each time on it is the answer
+ * to the shorter text. */
+static void evict_one(rv_kv_type kv, int kv_warm, bool same, int which)
 {
-    (void)state;
     static rv_service_metrics m;
     static shadow x;
-    enum { N = 2 };
-    served list[N];
-    rv_service *svc = service_of(
-        (rv_service_options){.n_tokens = 32 * 9, .pressure = RV_PRESSURE_EVICT, .overcommit = 8});
-    for (int k = 0; k < N; k++) list[k] = submit(svc, k, k > 0);
-    memcpy(x.past, ids, N_PROMPT * sizeof *ids);
-    x.n = N_PROMPT;
+    served list[2];
+    rv_service *svc = service_of((rv_service_options){.n_tokens = 32 * 9,
+                                                      .pressure = RV_PRESSURE_EVICT,
+                                                      .overcommit = 8,
+                                                      .kv_type = kv,
+                                                      .kv_warm = kv_warm});
+    for (int k = 0; k < 2; k++) list[k] = submit(svc, same ? 0 : k, k != which);
+    x = (shadow){.n = N_PROMPT, .kv = kv, .kv_warm = kv_warm};
+    memcpy(x.past, ids + (same ? 0 : which), N_PROMPT * sizeof *ids);
     uint64_t before = 0;
     int n_times = 0;
     for (size_t left = 1; left;) {
         assert_ok(rv_service_step(svc, &left, err));
-        served_drain(svc, 0, list, N);
+        served_drain(svc, 0, list, 2);
         served_metrics(svc, &m);
-        shadow_take(&x, &list[0]);
+        shadow_take(&x, &list[which]);
         if (m.n_evicted == before) continue;
         shadow_forget(&x, (int)(m.n_evicted - before));
         before = m.n_evicted;
         n_times++;
     }
-    assert_true(n_times > 1);
-    for (int k = 0; k < N; k++) assert_int_equal(list[k].last.finish, RV_FINISH_LENGTH);
-    for (int k = 0; k < N; k++) assert_int_equal(list[k].n, N_NEW);
-    assert_int_equal(list[0].last.n_evicted, before);
-    for (int k = 1; k < N; k++) {
-        assert_int_equal(list[k].last.n_evicted, 0);
-        equal_to_alone(&list[k], k, RV_KV_DEFAULT, 0);
+    assert_true(n_times > 0);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(list[k].last.finish, RV_FINISH_LENGTH);
+        assert_int_equal(list[k].n, N_NEW);
+        assert_int_equal(list[k].last.n_evicted, k == which ? before : 0);
     }
+    equal_to_alone(&list[!which], same ? 0 : !which, kv, kv_warm);
     print_message("# forgot %d tokens in %d times, %d preempted\n", (int)before, n_times,
                   (int)m.n_preempted);
     rv_free(x.to);
     rv_service_free(&svc);
+}
+
+static void evicted(void **state)
+{
+    (void)state;
+    evict_one(RV_KV_DEFAULT, 0, false, 0);
+}
+
+/* The first page, which stays, may be too cold by then for the rows that come behind it, where what
+ * is kept warm for others is another one with the same tokens. */
+static void evicted_in_tiers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) evict_one(RV_KV_TIERED, 32, i % 2, i / 2);
+    for (int i = 0; i < 2; i++) evict_one(RV_KV_WARM, 0, true, i);
 }
 
 /* All may forget, three at a time. */
@@ -375,6 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(evicted),
+        cmocka_unit_test(evicted_in_tiers),
         cmocka_unit_test(evicted_to_the_limit),
         cmocka_unit_test(factors_stay),
         cmocka_unit_test(coarsened),

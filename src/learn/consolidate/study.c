@@ -21,6 +21,8 @@ static const recipe recipes[] = {
     [RVI_RECIPE_FENCED] = {2, 300, 8, 12, 1, 0.5f, 0},
 };
 
+#define FISHER_DECAY 0.95f /* of what earlier groups found to matter */
+
 enum {
     USUAL_GROUP = 20,
     MOST_TEXTS = 32, /* of one kind in a step */
@@ -353,7 +355,8 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text
     rvi_run run = run_of(o, &held, &tl);
     if (!st) st = rvi_run_training(&t, &run, result, err);
     if (!st && o->ewc > 0)
-        st = rvi_training_fisher(&t, fresh.data, fresh.n, FISHER_SAMPLES, o->decay, s->fisher, err);
+        st = rvi_training_fisher(&t, fresh.data, fresh.n, FISHER_SAMPLES, FISHER_DECAY, s->fisher,
+                                 err);
     rvi_training_deinit(&t);
     if (!st) st = rvi_baseline_probe(g, s->theta, &result->probe_kl, err);
     if (!st) {

@@ -24,7 +24,7 @@ typedef struct rvi_study_options {
                               that it would have to sort is written */
     float beta;            /* of the KL term; negative: the recipe's */
     float rehearsal;       /* share of old lessons in the batches of a shared adapter */
-    float ewc, decay;      /* lambda and the Fisher information's decay, of a shared adapter */
+    float ewc;             /* lambda, of a shared adapter */
     bool random;
     uint64_t seed;
     bool deep; /* up to twice the steps; of a lesson one wording in six is set aside to see when to

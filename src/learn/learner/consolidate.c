@@ -21,7 +21,6 @@ rvi_study_options rvi_learner_study_options(const rvi_learner *l)
                                .beta = l->o.kl_weight,
                                .rehearsal = l->o.rehearsal,
                                .ewc = l->o.ewc_lambda,
-                               .decay = l->o.fisher_decay,
                                .random = l->o.random_gradient != 0,
                                .seed = l->o.seed,
                                .deep = l->deep != NULL,

@@ -105,8 +105,7 @@ static rv_status make_probe(rvi_learner *l, int n_rows, rv_error *err)
 
 rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
 {
-    rvi_micro_options o = {
-        .rank = l->o.micro_rank, .seed = l->o.seed + 1, .kl_step = (double)l->o.micro_kl_step};
+    rvi_micro_options o = {.seed = l->o.seed + 1};
     return l->instant.micro ? RV_OK : rvi_micro_new(&l->instant.micro, l->parts.m, &o, err);
 }
 

@@ -30,8 +30,6 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 #define CLEAR         2.7f
 #define NEARLY        0.02f /* probabilities that differ by less are alike */
 #define SPELLED_ALIKE 0.4f
-/* From here on all that the judge aligns asks for the same: nothing is left to compare. */
-#define CERTAIN 0.95f
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
  * logarithm, with the logarithm of their number beyond a FEW. */
 #define CHANCE 0.25f
@@ -494,10 +492,6 @@ static rv_status compare(rvi_recogniser *r, candidate *list, size_t n, const rvi
     size_t n_best = likeliest(r, list, n, best);
     if (!n_best) return RV_OK;
     bool clear = n_best == 1 || odds_of(best[0]) > CLEAR * odds_of(best[1]);
-    if (clear && best[0]->probability >= CERTAIN) {
-        best[0]->compared = true;
-        return RV_OK;
-    }
     size_t n_first = clear ? 1 : n_best;
     rv_status st = compare_these(r, best, n_first, asked, err);
     if (st || n_first == n_best || best[0]->probability >= sure_of(r)) return st;
