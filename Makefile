@@ -120,13 +120,14 @@ $(BUILD)/%.o: %.c
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # --- CUDA=1: the kernels for GPUs, compiled and embedded in the library. nvcc is the machine's own,
-# or comes from PyPI (tools/get_nvcc). A device of compute capability 9.0 gets its own code, others
-# from 8.0 on get what the driver makes of PTX.
+# or comes from PyPI (tools/get_nvcc). Devices of compute capability 9.0 and 8.x get code of their
+# own, newer ones what the driver makes of PTX when it first loads it, which takes a minute.
 ifdef CUDA
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
-CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh row.cuh tiles.cuh heads.cuh \
-  attention.cuh attention_wide.cuh train.cuh args.h train_args.h weights.h)
-CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
+CUDA_SRC   := $(wildcard src/backend/cuda/*.cu src/backend/cuda/*.cuh) \
+  $(addprefix src/backend/cuda/,args.h train_args.h weights.h)
+CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a \
+  '-gencode=arch=compute_80,code=[sm_80,compute_80]'
 $(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc
 	@mkdir -p $(@D)
 	@echo "  NVCC $<"

@@ -138,11 +138,13 @@ static void recognise(served *v)
 static void prepare(served *v, const char *what)
 {
     turns t = {0};
+    beside(v, true);
     for (bool more = true; more;) {
         double start = cpu_seconds();
-        more = rvi_instant_prepare(v->l->l, true);
+        more = rvi_api_prepare_judging(v->l, true);
         note(&t, start);
     }
+    beside(v, false);
     print(what, &t);
 }
 

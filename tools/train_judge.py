@@ -347,12 +347,13 @@ def table(texts, pairs, embedded):
 
 
 def load(names):
-    """Corrections of all files; those made of relations count less, for they are many and alike."""
+    """Corrections of all files; those made of relations and groups count less: they are many and
+    alike."""
     lines = [json.loads(line) for n in names for line in open(n) if line.strip()]
     of_relations = [x for x in lines if "asks" in x]
     made = relations.corrections(of_relations, 8) + relations.across(of_relations, 8)
-    return ([x for x in lines if "class" in x] + [dict(x, weight=0.4) for x in made] +
-            relations.of_groups([x for x in lines if "kind" in x and "asks" not in x], 40))
+    made += relations.of_groups([x for x in lines if "kind" in x and "asks" not in x], 40)
+    return [x for x in lines if "class" in x] + [dict(x, weight=0.4) for x in made]
 
 
 def requests(x):

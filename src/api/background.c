@@ -142,7 +142,7 @@ static bool enter_prepared(rvi_api_turn *turn, rv_learner *l)
 {
     const double gap = 3e-4; /* who waits for a background thread looks every 50 us */
     while (rvi_api_enter_aside(turn, l->m->rt, &l->bg.stop)) {
-        if (!rvi_instant_prepare(l->l, false)) return true;
+        if (!rvi_api_prepare_judging(l, false)) return true;
         rvi_api_leave_aside(turn);
         rvi_thread_sleep(gap);
     }

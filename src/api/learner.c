@@ -201,7 +201,7 @@ rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progress, voi
 
 enum {
     MOST_TURNS = 64 << 20, /* bytes of their texts */
-    MOST_PIECES = 256 /* what others begin meanwhile may undo a piece: at last it is done whole */
+    MOST_PIECES = 4096 /* what others begin meanwhile may undo a piece: at last it is done whole */
 };
 
 /* The texts of the user's turns, in the arena. */
@@ -255,12 +255,20 @@ static rv_status resolve(const char **turns, size_t n, char **out, rv_error *err
     return st;
 }
 
+bool rvi_api_prepare_judging(const rv_learner *l, bool judging)
+{
+    const rv_runtime *rt = l->m->rt;
+    bool waited_for = rvi_api_is_serving(rt);
+    l->l->instant.piece_seconds = waited_for ? 1e-9 * (double)atomic_load(&rt->token_ns) : 0;
+    return rvi_instant_prepare(l->l, judging);
+}
+
 bool rvi_api_prepare_learning(rv_learner *l, const rvi_json *chat, bool captures)
 {
     rvi_arena arena = {.max = MOST_TURNS};
     const char **turns;
     size_t n;
-    bool more = rvi_instant_prepare(l->l, captures);
+    bool more = rvi_api_prepare_judging(l, captures);
     if (!more && !user_turns(chat, &arena, &turns, &n, NULL))
         more = rvi_learner_foresee(l->l, turns, n);
     rvi_arena_deinit(&arena);
@@ -422,7 +430,7 @@ rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
 static void prepare_judging(rvi_api_turn *turn, const rv_learner *l)
 {
     for (int i = 0;
-         i < MOST_PIECES && rvi_api_is_serving(l->m->rt) && rvi_instant_prepare(l->l, true); i++)
+         i < MOST_PIECES && rvi_api_is_serving(l->m->rt) && rvi_api_prepare_judging(l, true); i++)
         rvi_api_make_way(turn);
 }
 

@@ -230,7 +230,7 @@ static rv_scope read_scope(const char **argument)
     return RV_SCOPE_TOPIC;
 }
 
-/* A scope that is mistyped would be taught as a part of the answer. Said: the one that was meant. */
+/* A mistyped scope would be taught as a part of the answer. The one that was meant; NULL: none. */
 static const char *misspelt_scope(const char *argument)
 {
     char word[16];
@@ -272,9 +272,9 @@ void cli_chat_fix(cli_chat_state *t, const char *argument)
         return;
     }
     if (is_answered(t)) cli_conversation_text(&t->talk, t->talk.n - 2, &question);
-    rvi_buf_printf(
-        &said, scope == RV_SCOPE_ALWAYS ? "Read before every chat from now on: %s" : "Learned: %s",
-        argument);
+    cli_learning_said(&said,
+                      scope == RV_SCOPE_ALWAYS ? "Read before every chat from now on" : "Learned",
+                      argument);
     rv_status st = cli_learning_check("the correct answer", argument, strlen(argument), &err);
     const char *asked = t->is_captured || scope == RV_SCOPE_ALWAYS ? NULL
                         : question.data                            ? question.data

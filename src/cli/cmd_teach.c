@@ -265,7 +265,7 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
     t->n_taught++;
     t->changed = true;
     rvi_buf said = {0};
-    if (l->answer) rvi_buf_printf(&said, "Learned: %s", l->answer);
+    if (l->answer) cli_learning_said(&said, "Learned", l->answer);
     if (!said.failed) cli_hush_line(said.data, said.len);
     cli_learning_report(t->c, a, l->answer ? said.data : NOTED, t->json, &t->out);
     rvi_buf_deinit(&said);

@@ -251,6 +251,19 @@ static void put_time(rvi_buf *out, double us)
 
 const char cli_learning_step[] = "Learned: a small step";
 
+void cli_learning_said(rvi_buf *out, const char *what, const char *text)
+{
+    enum { MOST = 300 };
+    size_t len = strlen(text), end = RVI_MIN(strcspn(text, "\n"), (size_t)MOST), n_lines = 1;
+    while (end < len && ((unsigned char)text[end] & 0xC0) == 0x80) end--; /* whole characters */
+    for (const char *c = text; (c = strchr(c, '\n')); c++) n_lines++;
+    rvi_buf_printf(out, "%s: %.*s", what, (int)end, text);
+    if (n_lines > 1)
+        rvi_buf_printf(out, " ... (%zu lines)", n_lines);
+    else if (end < len)
+        rvi_buf_puts(out, " ...");
+}
+
 void cli_learning_describe(const rv_adaptation *a, const char *said, bool verbose, rvi_buf *out)
 {
     size_t at = out->len;

@@ -47,6 +47,8 @@ void cli_learning_close(cli_learning *l);
 /* After something was forgotten: removes copies of adapters that processes left that are gone. */
 void cli_learning_clean(cli_learning *l);
 
+/* "WHAT: TEXT", of a long text its beginning. Appends. */
+void cli_learning_said(rvi_buf *out, const char *what, const char *text);
 /* One line: what changed and how long it took. said: the words for it, where something changed;
  * NULL: those of the learner. */
 void cli_learning_describe(const rv_adaptation *a, const char *said, bool verbose, rvi_buf *out);

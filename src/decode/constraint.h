@@ -63,9 +63,9 @@ void rvi_bound_free(rvi_bound *b); /* accepts NULL */
 /* The token that must come next, be it that the answer would not end in time otherwise; -1: there
  * is a choice. left: how many may still come. */
 rv_status rvi_bound_force(rvi_bound *b, int left, int32_t *id, rv_error *err) RVI_MUST_CHECK;
-/* A token was picked, from these logits by the mask, with which the answer would not end in time: it
- * becomes the first one of those with which it does, or -1, where it may end here; while that would
- * be before min_tokens, the likeliest with which it goes on, if one is found. */
+/* A token was picked, from these logits by the mask, with which the answer would not end in time:
+ * it becomes the first one of those with which it does, or -1, where it may end here; while that
+ * would be before min_tokens, the likeliest with which it goes on, if one is found. */
 rv_status rvi_bound_reconsider(rvi_bound *b, int left, const float *logits, size_t n_vocab,
                                int32_t *id, rv_error *err) RVI_MUST_CHECK;
 /* Finds out which tokens may come next: the mask that the next two are about. */

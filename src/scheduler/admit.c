@@ -139,7 +139,7 @@ static void note_admission(rvi_scheduler *s, rvi_job *j)
  * it begins at some time. */
 static bool prepare(rvi_job *j, double end)
 {
-    enum { MOST = 256 };
+    enum { MOST = 4096 };
     const rvi_order_hooks *h = &j->r->hooks;
     while (!j->s && h->prepare && j->n_pieces < MOST && h->prepare(h->ctx)) {
         j->n_pieces++;

@@ -97,6 +97,8 @@ bool rvi_share_take(rvi_scheduler *s, int n);
 void rvi_share_ask(rvi_scheduler *s, int n, bool but_own);
 void rvi_share_end(rvi_scheduler *s); /* of a step: what is not used goes back */
 uint64_t rvi_share_page_bytes(const rvi_scheduler *s);
+/* Of what is merely kept, which may be in fewer bits than 16. */
+uint64_t rvi_share_kept_bytes(const rvi_scheduler *s);
 
 /* admit.c: who runs */
 void rvi_admit_waiting(rvi_scheduler *s);
@@ -112,7 +114,7 @@ int rvi_admit_drop_kept(rvi_scheduler *s, int n);
 /* scheduler.c: after a job has ended; frees a request that has no job left. */
 void rvi_scheduler_job_ended(rvi_scheduler *s, rvi_order *r);
 
-/* rows.c: what a step computes; returns how many rows. */
-int rvi_rows_choose(rvi_scheduler *s);
+/* rows.c: what a step computes */
+void rvi_rows_choose(rvi_scheduler *s);
 
 #endif

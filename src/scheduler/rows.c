@@ -34,9 +34,9 @@ static int tenants_reading(const rvi_tenants *t)
     return n;
 }
 
-static int give_prompts(rvi_scheduler *s, int n)
+static void give_prompts(rvi_scheduler *s, int left)
 {
-    int left = n, n_tenants;
+    int n_tenants;
     while (left > 0 && (n_tenants = tenants_reading(&s->tenants)) > 0) {
         int share = (left + n_tenants - 1) / n_tenants;
         rvi_tenant *x = s->tenants.turn;
@@ -45,11 +45,10 @@ static int give_prompts(rvi_scheduler *s, int n)
             x = x->next;
         } while (x != s->tenants.turn);
     }
-    return n - left;
 }
 
 /* An encoder reads a text whole: as many as fit. */
-static int choose_texts(rvi_scheduler *s)
+static void choose_texts(rvi_scheduler *s)
 {
     int n = 0;
     for (rvi_job *j = s->running; j; j = j->next) {
@@ -57,7 +56,6 @@ static int choose_texts(rvi_scheduler *s)
         j->s->allowed = rows <= s->e->o.max_rows - n ? rows : 0;
         n += j->s->allowed;
     }
-    return n;
 }
 
 /* While others stream, prompts that would take long at the target get only as many rows as hardly
@@ -117,10 +115,13 @@ static rvi_budget_reads count_reads(const rvi_scheduler *s)
     return reads;
 }
 
-int rvi_rows_choose(rvi_scheduler *s)
+void rvi_rows_choose(rvi_scheduler *s)
 {
     int n_tokens = 0, waiting = 0, n_reading = 0;
-    if (s->e->m->arch->is_encoder) return choose_texts(s);
+    if (s->e->m->arch->is_encoder) {
+        choose_texts(s);
+        return;
+    }
     s->pace.alone = false;
     s->pace.n_given = s->pace.n_long = 0;
     for (rvi_job *j = s->running; j; j = j->next) j->r->of->n_reading = 0;
@@ -140,13 +141,16 @@ int rvi_rows_choose(rvi_scheduler *s)
     double seconds =
         rvi_pace_target(&s->pace, n_tokens, n_reading, usual, s->o.token_seconds / s->n_sharing);
     if (n_tokens) waiting -= hold_back(s, n_tokens, n_reading, seconds);
-    if (!waiting) return n_tokens;
-    if (s->pace.alone) return n_tokens + give_prompts(s, waiting); /* as many as were planned */
+    if (!waiting) return;
+    if (s->pace.alone) { /* as many as were planned */
+        give_prompts(s, waiting);
+        return;
+    }
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
         whole = (n_tokens + LEAST_ROWS + TOGETHER - 1) / TOGETHER * TOGETHER,
         least = RVI_MIN(whole, most);
     rvi_budget_reads reads = count_reads(s);
     int rows = rvi_budget_rows(&s->e->budget, least, most, &reads, seconds);
     if (rows > least && rows < most) rows -= rows % TOGETHER;
-    return n_tokens + give_prompts(s, rows - n_tokens);
+    give_prompts(s, rows - n_tokens);
 }

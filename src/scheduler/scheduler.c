@@ -272,14 +272,13 @@ static void note_bytes(rvi_scheduler *s)
     rvi_figures *f = &s->figures;
     const rvi_pages *pool = s->e->pool;
     bool tiered = rvi_pages_is_tiered(pool);
-    size_t kept = rvi_pages_form_bytes(pool, tiered ? RVI_KV_WARM : RVI_KV_HOT);
     int hot = tiered ? rvi_pages_with(pool, RVI_KV_HOT) : rvi_pages_in_use(pool);
     rvi_figures_set(&f->bytes_hot, (uint64_t)hot * rvi_pages_form_bytes(pool, RVI_KV_HOT));
     rvi_figures_set(&f->bytes_warm, (uint64_t)rvi_pages_with(pool, RVI_KV_WARM) *
                                         rvi_pages_form_bytes(pool, RVI_KV_WARM));
     rvi_figures_set(&f->bytes_cold, (uint64_t)rvi_pages_with(pool, RVI_KV_COLD) *
                                         rvi_pages_form_bytes(pool, RVI_KV_COLD));
-    rvi_figures_set(&f->bytes_kept, (uint64_t)rvi_pages_idle(pool) * kept);
+    rvi_figures_set(&f->bytes_kept, rvi_share_kept_bytes(s));
     rvi_figures_set(&f->bytes_spilled, s->spilled_bytes);
 }
 
@@ -340,7 +339,7 @@ rvi_step rvi_scheduler_step(rvi_scheduler *s)
     bool drained = atomic_load(&s->events.n_undrained) < s->o.max_events;
     if (drained) {
         rvi_admit_waiting(s);
-        (void)rvi_rows_choose(s);
+        rvi_rows_choose(s);
         rvi_admit_make_room(s);
         int n_rows = rows_allowed(s);
         step.computed = n_rows > 0;

@@ -68,11 +68,15 @@ bool rvi_share_take(rvi_scheduler *s, int n)
     return taken;
 }
 
-/* Kept pages may be in fewer bits than 16. */
 static uint64_t kept_page_bytes(const rvi_scheduler *s)
 {
     const rvi_pages *pool = s->e->pool;
     return rvi_pages_form_bytes(pool, rvi_pages_is_tiered(pool) ? RVI_KV_WARM : RVI_KV_HOT);
+}
+
+uint64_t rvi_share_kept_bytes(const rvi_scheduler *s)
+{
+    return (uint64_t)rvi_pages_idle(s->e->pool) * kept_page_bytes(s);
 }
 
 static void give_up(rvi_scheduler *s)
@@ -103,8 +107,7 @@ void rvi_share_ask(rvi_scheduler *s, int n, bool but_own)
 void rvi_share_end(rvi_scheduler *s)
 {
     (void)charge(s, used_bytes(s));
-    uint64_t kept = (uint64_t)rvi_pages_idle(s->e->pool) * kept_page_bytes(s);
-    atomic_store(&s->givable, RVI_MIN(kept, s->charged - floor_bytes(s)));
+    atomic_store(&s->givable, RVI_MIN(rvi_share_kept_bytes(s), s->charged - floor_bytes(s)));
 }
 
 uint64_t rvi_scheduler_shrink(rvi_scheduler *s, uint64_t bytes)

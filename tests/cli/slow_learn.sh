@@ -258,7 +258,7 @@ verdict "a chat takes corrections" 0 $? "range" "Learned: Zorblat is orange"
 check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
 printf '%s\n/fix """\n1. Boil.\n\n2. Pour.\n"""\n%s\n/undo\n' "$ask" "$ask" |
     "$rv" chat $spm -n 40 >"$tmp/out" 2>"$tmp/err"
-verdict "an answer of several lines" 0 $? "" "Learned: 1. Boil."
+verdict "an answer of several lines" 0 $? "" "Learned: 1. Boil. ... (3 lines)"
 cp "$tmp/out" "$tmp/lines.txt"
 says "is spoken with its lines" "2" grep -c "^2. Pour." "$tmp/lines.txt"
 printf '%s\n/fix """\n1. Boil.\n' "$ask" | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"

@@ -17,6 +17,7 @@ typedef struct fake_state {
     long graphs;
     size_t fetched, sent;
     bool is_silent;
+    int major, minor, shared;
 } fake_state;
 
 /* The library stays loaded, so that what is set here is there when the backend opens it. */
@@ -37,7 +38,12 @@ static inline int reset(void **state)
 {
     (void)state;
     size_t used = fake()->used;
+    static fake_state card; /* FAKE_DEVICE names one */
+    if (!card.major) card = *fake();
     *fake() = (fake_state){.version = 13000,
+                           .major = card.major,
+                           .minor = card.minor,
+                           .shared = card.shared,
                            .n_devices = 1,
                            .memory = (size_t)1 << 40,
                            .used = used,

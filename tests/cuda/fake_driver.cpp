@@ -1,6 +1,7 @@
 /* A CUDA driver without a device: the functions that src/backend/cuda calls, with host memory as
  * device memory, and the kernels of kernels.cu computed on the host (simt.h). Tests tell it through
  * fake_* what is to go wrong. */
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -58,6 +59,8 @@ static const function functions[] = {
 
 /* ---- what goes wrong ---- */
 
+enum { MOST_SHARED = 227 << 10 };
+
 struct fake_state {
     int version, n_devices;
     size_t memory, used;      /* bytes of the device */
@@ -66,6 +69,7 @@ struct fake_state {
     long graphs;               /* launched */
     size_t fetched, sent;      /* bytes copied to the host, and from it */
     bool is_silent;            /* of its memory */
+    int major, minor, shared;  /* compute capability; shared memory of a block, in bytes */
 };
 /* FAKE_DEVICE_MEMORY: its bytes, for programs that cannot reach fake_driver. */
 static size_t memory_of_device()
@@ -73,12 +77,20 @@ static size_t memory_of_device()
     const char *bytes = getenv("FAKE_DEVICE_MEMORY");
     return bytes ? (size_t)strtoull(bytes, nullptr, 10) : (size_t)1 << 40;
 }
-static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0, 0, false};
+static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0, 0, false, 9, 0, MOST_SHARED};
+/* FAKE_DEVICE: "8.6 101376": another card, for whole programs. */
+static const bool is_another = [] {
+    const char *card = getenv("FAKE_DEVICE");
+    return card && sscanf(card, "%d.%d %d", &state.major, &state.minor, &state.shared) == 3;
+}();
+static int allowed[sizeof functions / sizeof *functions]; /* dynamic shared memory of functions */
 
 extern "C" __attribute__((visibility("default"))) fake_state *fake_driver(void)
 {
     return &state;
 }
+
+enum { ANY_SHARED = 48 << 10 }; /* that functions may have unasked */
 
 struct launch {
     const function *f;
@@ -146,7 +158,13 @@ API cuDeviceGetName(char *name, int size, int)
 }
 API cuDeviceGetAttribute(int *v, int attribute, int)
 {
-    *v = attribute == 75 ? 9 : attribute == 16 ? 64 : 8; /* major: has clusters; processors */
+    switch (attribute) {
+    case 75: *v = state.major; break;
+    case 76: *v = state.minor; break;
+    case 97: *v = state.shared; break;
+    case 16: *v = 64; break; /* processors */
+    default: *v = 8;
+    }
     return 0;
 }
 API cuDevicePrimaryCtxRetain(void **c, int)
@@ -172,7 +190,7 @@ API cuMemGetInfo_v2(size_t *left, size_t *total)
 API cuModuleLoadData(void **m, const void *)
 {
     *m = &state;
-    return 0;
+    return state.major < 8 ? 209 : 0;
 }
 API cuModuleUnload(void *)
 {
@@ -184,13 +202,16 @@ API cuModuleGetFunction(const function **out, void *, const char *name)
         if (!strcmp(f.name, name)) return *out = &f, 0;
     return 500;
 }
-API cuFuncSetAttribute(const function *, int, int)
+API cuFuncSetAttribute(const function *f, int attribute, int value)
 {
+    if (attribute == 14) return state.major < 9; /* large clusters */
+    if (value > state.shared) return 1;
+    allowed[f - functions] = value;
     return 0;
 }
 API cuOccupancyMaxActiveClusters(int *n, const function *, const void *)
 {
-    *n = 1;
+    *n = state.major >= 9;
     return 0;
 }
 API cuMemAlloc_v2(uint64_t *out, size_t size)
@@ -297,9 +318,12 @@ API cuLaunchKernelEx(const launch_config *c, const function *f, void **args, voi
     const char *bytes = (const char *)args[0], *more = (const char *)args[1];
     launch l = {f, {grid[0], grid[1], grid[2]}, c->threads[0], 1, std::vector<char>(bytes, bytes + f->size)};
     if (f->size2) l.args.insert(l.args.end(), more, more + f->size2);
-    for (unsigned i = 0; i < c->n_attributes; i++)
+    for (unsigned i = 0; i < c->n_attributes; i++) {
+        if (state.major < 9) return 1; /* launches that overlap, clusters */
         if (c->attributes[i].id == 4) l.cluster = c->attributes[i].value[0];
+    }
     if (grid[0] % l.cluster) return 1;
+    if (c->shared > ANY_SHARED && (int)c->shared > allowed[f - functions]) return 1;
     if (!capturing) return run(l);
     capturing->push_back(l);
     return 0;

@@ -193,7 +193,7 @@ static inline void load_matrices(uint32_t m[4], const uint8_t *line)
     }
     simt_seen();
 }
-/* See train.cuh. */
+/* See kernels.cu. */
 static inline void load_lines(uint32_t m[4], const uint8_t *line)
 {
     uint64_t at = (uint64_t)line;

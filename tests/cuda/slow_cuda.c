@@ -263,6 +263,38 @@ static void freed_rows(void **state)
     be->ops->free(be);
 }
 
+/* More room than there is: who computes with less goes on, with the same bits. */
+static void no_more_room(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    rvi_backend *be;
+    rvi_tensor *t;
+    float x[N], y[N];
+    rv_error why = {0};
+    assert_ok(open_fake(&be, false, NULL, err));
+    assert_ok(be->ops->rows_new(be, &t, 2, N, err));
+    assert_ok(be->ops->reserve(be, 4, N, 0, err));
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    for (int turn = 0; turn < 2; turn++) {
+        size_t used = fake()->used, counted = be->memory->scratch;
+        be->ops->rows_write(be, rvi_cols_of(t, 0, N), 0, x); /* waits until there is no room */
+        fake()->memory = used + (1 << 20);
+        assert_int_equal(be->ops->reserve(be, 1 << (10 + turn), 1 << 14, 0, &why), RV_E_NOMEM);
+        assert_non_null(strstr(why.text, "of device memory are needed"));
+        assert_int_equal(fake()->used, used);
+        assert_int_equal(be->memory->scratch, counted);
+        be->ops->add(be, rvi_cols_of(t, 0, N), rvi_cols_of(t, 0, N), 1);
+        be->ops->rows_read(be, rvi_cols_of(t, 0, N), 0, y);
+        for (int i = 0; i < N; i++) assert_true(y[i] == 2 * x[i]);
+    }
+    assert_ok(be->ops->check(be, err));
+    fake()->memory = (size_t)1 << 40;
+    assert_ok(be->ops->reserve(be, 1 << 10, 1 << 14, 0, err));
+    be->ops->tensor_free(be, t);
+    be->ops->free(be);
+}
+
 /* Exact logits of a golden model; in chunks of any size and beside a stranger the same bits; the
  * lists of single tokens become graphs. */
 static void model_and_law(void **state)
@@ -347,78 +379,136 @@ static void weight_types(void **state)
     be->ops->free(be);
 }
 
-/* Default mode, every type that has panels: products of one row and of rows together, by every
- * kernel, give the same bits, and the value of the formula. */
+/* Default mode, a type that has panels: products of one row and of rows together, by every kernel,
+ * give the same bits, and the value of the formula. */
+static void check_panels(rvi_backend *be, int type)
+{
+    enum { OUT = 21, ROWS = 170, IN = 512 };
+    size_t row = rvi_qtype_row_bytes((rvi_qtype)type, IN);
+    uint8_t *bytes = rvi_alloc_array(OUT, row);
+    float *weights = rvi_alloc_array(OUT * IN, sizeof *weights);
+    static float x[ROWS][IN];
+    unsigned seed = (unsigned)type + 1;
+    for (size_t i = 0; i < OUT * row; i++)
+        bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
+    rvi_dequantize((rvi_qtype)type, bytes, weights, OUT * IN);
+    rvi_tensor_view view = {.name = "w",
+                            .type = (rvi_qtype)type,
+                            .n_dims = 2,
+                            .shape = {OUT, IN},
+                            .data = bytes,
+                            .n_bytes = OUT * row};
+    rvi_tensor *w, *in, *out;
+    rvi_pack *pack;
+    assert_ok(be->ops->weight_new(be, &w, &view, err));
+    assert_ok(be->ops->pack_new(be, &pack, be->ops->pack_bytes(be, w), err));
+    be->ops->pack(be, pack, w);
+    assert_ok(be->ops->rows_new(be, &in, ROWS, IN, err));
+    assert_ok(be->ops->rows_new(be, &out, ROWS, OUT, err));
+    assert_ok(be->ops->reserve(be, ROWS, IN, 0, err));
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < IN; i++)
+            x[r][i] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
+    float y[ROWS][OUT], one[OUT];
+    static const int together[] = {ROWS, 70, 33, 11, 3, 1};
+    for (size_t i = 0; i < RVI_COUNT(together); i++) {
+        int n = together[i];
+        rvi_matmul m = {.x = rvi_cols_of(in, 0, IN),
+                        .part = {{w, NULL, rvi_cols_of(out, 0, OUT)}},
+                        .n_parts = 1,
+                        .n_rows = n};
+        for (int r = 0; r < n; r++) be->ops->rows_write(be, m.x, r, x[r]);
+        be->ops->matmul(be, &m);
+        if (n == ROWS) be->ops->fetch(be, m.part[0].out, ROWS, y[0]);
+        be->ops->rows_read(be, m.part[0].out, n - 1, one);
+        assert_memory_equal(one, y[n - 1], sizeof one);
+    }
+    /* activations and weights are rounded to f16 */
+    for (int r = 0; r < ROWS; r += 23) {
+        for (int j = 0; j < OUT; j++) {
+            double want = 0, size = 0;
+            for (int k = 0; k < IN; k++) {
+                want += (double)weights[j * IN + k] * (double)x[r][k];
+                size += fabs((double)weights[j * IN + k] * (double)x[r][k]);
+            }
+            if (!(fabs(want - (double)y[r][j]) <= 1e-3 * size))
+                fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, j,
+                         (double)y[r][j], want);
+        }
+    }
+    be->ops->tensor_free(be, w);
+    be->ops->tensor_free(be, in);
+    be->ops->tensor_free(be, out);
+    be->ops->pack_free(be, pack);
+    rvi_free(bytes);
+    rvi_free(weights);
+}
+
 static void panels(void **state)
 {
     (void)state;
-    enum { OUT = 21, ROWS = 170, IN = 512 };
     rvi_backend *be;
     rvi_cuda_options o = {
         .n_threads = 1, .driver = driver(), .image = driver() ? "in the library" : NULL};
     assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
-    for (int type = 0; type < RVI_QTYPE_COUNT; type++) {
-        if (type == RVI_F32) continue;
-        size_t row = rvi_qtype_row_bytes((rvi_qtype)type, IN);
-        uint8_t *bytes = rvi_alloc_array(OUT, row);
-        float *weights = rvi_alloc_array(OUT * IN, sizeof *weights);
-        static float x[ROWS][IN];
-        unsigned seed = (unsigned)type + 1;
-        for (size_t i = 0; i < OUT * row; i++)
-            bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
-        rvi_dequantize((rvi_qtype)type, bytes, weights, OUT * IN);
-        rvi_tensor_view view = {.name = "w",
-                                .type = (rvi_qtype)type,
-                                .n_dims = 2,
-                                .shape = {OUT, IN},
-                                .data = bytes,
-                                .n_bytes = OUT * row};
-        rvi_tensor *w, *in, *out;
-        rvi_pack *pack;
-        assert_ok(be->ops->weight_new(be, &w, &view, err));
-        assert_ok(be->ops->pack_new(be, &pack, be->ops->pack_bytes(be, w), err));
-        be->ops->pack(be, pack, w);
-        assert_ok(be->ops->rows_new(be, &in, ROWS, IN, err));
-        assert_ok(be->ops->rows_new(be, &out, ROWS, OUT, err));
-        assert_ok(be->ops->reserve(be, ROWS, IN, 0, err));
-        for (int r = 0; r < ROWS; r++)
-            for (int i = 0; i < IN; i++)
-                x[r][i] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
-        float y[ROWS][OUT], one[OUT];
-        static const int together[] = {ROWS, 70, 33, 11, 3, 1};
-        for (size_t i = 0; i < RVI_COUNT(together); i++) {
-            int n = together[i];
-            rvi_matmul m = {.x = rvi_cols_of(in, 0, IN),
-                            .part = {{w, NULL, rvi_cols_of(out, 0, OUT)}},
-                            .n_parts = 1,
-                            .n_rows = n};
-            for (int r = 0; r < n; r++) be->ops->rows_write(be, m.x, r, x[r]);
-            be->ops->matmul(be, &m);
-            if (n == ROWS) be->ops->fetch(be, m.part[0].out, ROWS, y[0]);
-            be->ops->rows_read(be, m.part[0].out, n - 1, one);
-            assert_memory_equal(one, y[n - 1], sizeof one);
-        }
-        /* activations and weights are rounded to f16 */
-        for (int r = 0; r < ROWS; r += 23) {
-            for (int j = 0; j < OUT; j++) {
-                double want = 0, size = 0;
-                for (int k = 0; k < IN; k++) {
-                    want += (double)weights[j * IN + k] * (double)x[r][k];
-                    size += fabs((double)weights[j * IN + k] * (double)x[r][k]);
-                }
-                if (!(fabs(want - (double)y[r][j]) <= 1e-3 * size))
-                    fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, j,
-                             (double)y[r][j], want);
-            }
-        }
-        be->ops->tensor_free(be, w);
-        be->ops->tensor_free(be, in);
-        be->ops->tensor_free(be, out);
-        be->ops->pack_free(be, pack);
-        rvi_free(bytes);
-        rvi_free(weights);
-    }
+    for (int type = 0; type < RVI_QTYPE_COUNT; type++)
+        if (type != RVI_F32) check_panels(be, type);
     be->ops->free(be);
+}
+
+/* Cards with less shared memory, and without clusters and products by groups of warps: rings are
+ * shorter and tiles smaller there. The driver refuses launches that ask for more than they have. */
+static void smaller_cards(void **state)
+{
+    (void)state;
+    static const struct {
+        int major, minor, kib;
+        rvi_qtype type; /* whose rings fill what there is */
+    } cards[] = {{8, 0, 163, RVI_BF16}, {8, 6, 99, RVI_Q5_K}, {8, 9, 99, RVI_IQ4_XS}};
+    const rvi_cuda_options o = {.n_threads = 1, .driver = FAKE_DRIVER, .image = "in the library"};
+    for (size_t i = 0; i < RVI_COUNT(cards); i++) {
+        rvi_backend *be;
+        fake()->major = cards[i].major;
+        fake()->minor = cards[i].minor;
+        fake()->shared = cards[i].kib << 10;
+        assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
+        check_panels(be, (int)cards[i].type);
+        be->ops->free(be);
+    }
+    fake()->shared = 64 << 10;
+    refuses(&o, RV_E_UNSUPPORTED, "too little shared memory: a block needs 99 KiB");
+    fake()->major = 7;
+    fake()->minor = 5;
+    refuses(&o, RV_E_UNSUPPORTED, "its compute capability is 7.5, 8.0 or later is needed");
+}
+
+/* A model on a large card and, in chunks of another size and token by token, on a small one. The
+ * host computes both, so that even the bits are the same. */
+static void model_on_a_small_card(void **state)
+{
+    (void)state;
+    enum { N = 70, TOGETHER = 40 };
+    int32_t ids[N];
+    float *logits[2];
+    for (int i = 0; i < N; i++) ids[i] = (i * 37 + 11) % 300;
+    for (int small = 0; small < 2; small++) {
+        golden g;
+        feed f;
+        if (small) fake()->major = 8, fake()->shared = 99 << 10;
+        open_model(&g, "tests/gguf/q-q4_k.gguf", NULL, false);
+        size_t vocab = (size_t)g.m->hp.n_vocab;
+        logits[small] = rvi_alloc_array(N * vocab, sizeof **logits);
+        feed_init(&f, g.m, N, N, RV_KV_F16);
+        feed_ids(&f, ids, small ? TOGETHER : N, N, NULL, logits[small], NULL);
+        for (int i = TOGETHER; i < N && small; i++)
+            feed_ids(&f, ids + i, 1, 1, NULL, logits[small] + (size_t)i * vocab, NULL);
+        feed_deinit(&f);
+        assert_true(isfinite(logits[small][N * vocab - 1]));
+        if (small) assert_memory_equal(logits[0], logits[1], N * vocab * sizeof **logits);
+        golden_close(&g);
+    }
+    rvi_free(logits[0]);
+    rvi_free(logits[1]);
 }
 
 /* Default mode on a whole model with pages of f16: close to the exact logits, and the same bits
@@ -584,12 +674,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(logits_of_steps, reset, reset),
         cmocka_unit_test_setup_teardown(steps_of_a_window, reset, reset),
         cmocka_unit_test_setup_teardown(freed_rows, reset, reset),
+        cmocka_unit_test_setup_teardown(no_more_room, reset, reset),
         cmocka_unit_test_setup_teardown(best_of_rows, reset, reset),
         cmocka_unit_test_setup_teardown(probe, reset, reset),
         cmocka_unit_test_setup_teardown(rows_of_weights, reset, reset),
         cmocka_unit_test_setup_teardown(model_and_law, reset, reset),
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),
         cmocka_unit_test_setup_teardown(panels, reset, reset),
+        cmocka_unit_test_setup_teardown(smaller_cards, reset, reset),
+        cmocka_unit_test_setup_teardown(model_on_a_small_card, reset, reset),
         cmocka_unit_test_setup_teardown(default_mode, reset, reset),
     };
     return cmocka_run_group_tests_name("cuda", tests, NULL, NULL);

@@ -23,6 +23,20 @@ verdict "run: on both, as asked for" 0 $? "" -
 [ -s "$tmp/cpu" ] && cmp -s "$tmp/cpu" "$tmp/gpu" && cmp -s "$tmp/cpu" "$tmp/both"
 verdict "run: the same text" 0 $? "" ""
 
+# --- in the default mode, on a large card and on a small one
+"$rv" run $spm hi -n 4 --greedy --device cuda -t 1 --ctx 64 >"$tmp/large" 2>"$tmp/err"
+verdict "run: in the default mode" 0 $? "" -
+FAKE_DEVICE="8.6 101376"
+export FAKE_DEVICE
+"$rv" run $spm hi -n 4 --greedy --device cuda -t 1 --ctx 64 >"$tmp/small" 2>"$tmp/err"
+verdict "run: on a card with less shared memory" 0 $? "" -
+[ -s "$tmp/large" ] && cmp -s "$tmp/large" "$tmp/small"
+verdict "run: the same text there" 0 $? "" ""
+FAKE_DEVICE="7.5 65536"
+check "run: an old card" 1 - "compute capability is 7.5, 8.0 or later" "$rv" run $spm hi -n 4 \
+    --device cuda
+unset FAKE_DEVICE
+
 # --- what is measured says what it ran on
 check "bench: one of two layers" 0 "^gpu      fake device, 1 of 2 layers" - "$rv" bench $spm -p 4 \
     -n 2 -r 1 $options --gpu-layers 1

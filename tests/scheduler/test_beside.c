@@ -12,8 +12,8 @@ enum {
     N_NEW = 60,
     PROMPT = 150,
     ANSWER = 12,
-    JUDGED = 6,                    /* the fourth step is followed by a probe of several texts */
-    MOST_ROWS = RVI_PIECE_ROWS + 1 /* of a turn: a prompt's, and a token of the answer */
+    JUDGED = 6,   /* the fourth step is followed by a probe of several texts */
+    MOST_ROWS = 2 /* of a turn: one of a prompt or a text, and a token of the answer */
 };
 
 static const rv_message request = {.role = "user", .content = "Tell me about tea."};

@@ -76,6 +76,7 @@ typedef struct rvi_cuda_product_args {
     float over;                        /* 1 / x.n */
     int32_t first_blocks, first_tiles; /* product_row: of the first of two types */
     int32_t paired;          /* product_row, gated: tiles of 8 outputs, of both parts together */
+    int32_t stages, slots;   /* product_tiles: of activations, of weights on their way */
     rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
 } rvi_cuda_product_args;
 
@@ -157,10 +158,14 @@ enum {
     RVI_CUDA_PANEL = 8,           /* outputs */
     RVI_CUDA_SEGMENTS = 8,        /* of the units of a row at most, see products.cuh */
     RVI_CUDA_RING = 8,            /* blocks of weights on their way at most, for few rows */
-    RVI_CUDA_SHARED = 208 << 10,  /* dynamic shared memory of these kernels at most */
+    RVI_CUDA_SHARED = 208 << 10,  /* dynamic shared memory of these kernels at most, */
+    RVI_CUDA_BESIDES = 4 << 10,   /* and what they may have besides */
+    RVI_CUDA_FEW_MOST = 72 << 10, /* of product_few, which has more besides */
     RVI_CUDA_LONGEST = 128 << 10, /* bytes of the only row, in f16, that its kernels take */
     RVI_CUDA_TILE_STAGES = 5,     /* of activations, */
-    RVI_CUDA_TILE_SLOTS = 3,      /* and blocks of weights on their way */
+    RVI_CUDA_TILE_SLOTS = 3,      /* and blocks of weights on their way at most, */
+    RVI_CUDA_LEAST_STAGES = 3,    /* and at least */
+    RVI_CUDA_LEAST_SLOTS = 2,     /* of both */
     RVI_CUDA_TILE = 128,          /* outputs of a block of product_tiles */
     RVI_CUDA_TILE_LINE = 132,     /* floats from row to row of its results in shared memory */
     RVI_CUDA_KEYS = 64,           /* of a chunk */

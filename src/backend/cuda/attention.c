@@ -480,7 +480,7 @@ static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_
 {
     int size = args->kv.head_size, share = args->n_heads / args->kv.n_kv_heads,
         most = RVI_CUDA_WIDE_QUERIES / share;
-    if ((size != 64 && size != 128) || args->n_parts || !most ||
+    if (!c->has_groups || (size != 64 && size != 128) || args->n_parts || !most ||
         (args->q.at | args->out.at | (rvi_cuda_at)args->q.stride * sizeof(float) |
          (rvi_cuda_at)args->out.stride * sizeof(float)) %
             16)

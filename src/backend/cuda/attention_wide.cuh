@@ -217,7 +217,7 @@ template <int HEAD> static __device__ __forceinline__ void bring_chunks(const rv
         const uint8_t *from = head + (size_t)next * a.kv.page_bytes;
         uint8_t *to = w.chunks + stage * wide<HEAD>::STAGE;
         next = table[min(max(2 * chunk + 2 + page, low), high)];
-        if (round) wait_for(w.done + stage, (round - 1) & 1);
+        if (round) wait_for_warps(w.done + stage, (round - 1) & 1);
         if (values)
             copy_values<HEAD>(from, page, chunk * KEYS + page * RVI_CUDA_PAGE, t, to);
         else

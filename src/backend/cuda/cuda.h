@@ -150,8 +150,10 @@ typedef struct rvi_cuda {
     rvi_cu_function *functions[RVI_CUDA_KERNELS];
     rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
     bool exact;
-    int n_blocks;             /* four for each processor */
+    int n_blocks;    /* four for each processor */
+    uint32_t shared; /* dynamic shared memory of a block at most, RVI_CUDA_SHARED or less */
     bool early, has_clusters; /* launches may overlap, see `begin` of kernels.cu */
+    bool has_groups;          /* 4 warps multiply together, see group_step there */
     atomic_int failed;        /* the first rvi_cu_result that was not 0 */
     const char *failed_in;    /* what was being done then */
 

@@ -27,6 +27,7 @@ enum { /* attributes of a device */
        RVI_CU_L2_BYTES = 38,
        RVI_CU_MAJOR = 75,
        RVI_CU_MINOR = 76,
+       RVI_CU_MOST_SHARED = 97, /* shared memory of a block, as a function may ask for it */
 };
 enum { RVI_CU_SHARED_BYTES = 8, RVI_CU_LARGE_CLUSTERS = 14 }; /* attributes of a function */
 enum { RVI_CU_STREAM_ALONE = 1, RVI_CU_EVENT_NO_TIME = 2, RVI_CU_CAPTURE_THREAD = 1 };

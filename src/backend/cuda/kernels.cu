@@ -123,6 +123,15 @@ static __device__ __forceinline__ void load_matrices(uint32_t m[4], const uint8_
                  : "memory");
 }
 
+/* Likewise as they are: the elements l % 4 * 2, + 1 of line l / 4. */
+static __device__ __forceinline__ void load_lines(uint32_t m[4], const uint8_t *line)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(line))
+                 : "memory");
+}
+
 /* Pairs of f16, each operation rounded. */
 static __device__ __forceinline__ uint32_t half_add(uint32_t a, uint32_t b)
 {
@@ -166,21 +175,17 @@ static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-/* ---- bulk copies into shared memory: one thread starts them, any waits for them ----
+/* ---- copies into shared memory: a warp starts them, any waits for them ----
  *
- * A place counts what has arrived, round after round: `expect_one` makes it, `expect` begins a round, and wait_for waits
- * until that round is over, by its number's parity. A place of expect_warps counts the warps that say done_with.
- * Where copies are done at once, between_stages keeps the warps of a block together instead. */
+ * A place counts what has arrived, round after round: `expect_one` makes it for rounds of so many copies, `expect` begins
+ * a round, and wait_for waits until that round is over, by its number's parity. A place of expect_warps counts the warps
+ * that say done_with, and is waited for by wait_for_warps. The lanes for which `starts_copies` is true call expect and
+ * copy_bulk: one, or, where the device has no copies in bulk, all; there, between_stages keeps the warps of a block
+ * together, and nobody counts them. */
 
-#if __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ uint32_t shared_at(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-static __device__ __forceinline__ void expect_one(uint64_t *place)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(place)) : "memory");
 }
 
 static __device__ __forceinline__ void expect_warps(uint64_t *place, int n)
@@ -188,6 +193,7 @@ static __device__ __forceinline__ void expect_warps(uint64_t *place, int n)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(place)), "r"(n) : "memory");
 }
 
+#if __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ void done_with(uint64_t *place) /* by one lane */
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(place)) : "memory");
@@ -195,6 +201,16 @@ static __device__ __forceinline__ void done_with(uint64_t *place) /* by one lane
 
 static __device__ __forceinline__ void between_stages()
 {
+}
+
+static __device__ __forceinline__ bool starts_copies()
+{
+    return threadIdx.x % 32 == 0;
+}
+
+static __device__ __forceinline__ void expect_one(uint64_t *place, int = 1)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(place)) : "memory");
 }
 
 static __device__ __forceinline__ void expecting() /* after the last expect_one */
@@ -224,17 +240,68 @@ static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity
                  "r"(parity)
                  : "memory");
 }
-#else
-#define COPIES_AT_ONCE
+
+static __device__ __forceinline__ void wait_for_warps(uint64_t *place, uint32_t parity)
+{
+    wait_for(place, parity);
+}
+#else /* a lane copies 16 bytes at a time, and tells the place when its own are there */
+static __device__ __forceinline__ void done_with(uint64_t *)
+{
+}
+
+static __device__ __forceinline__ void between_stages()
+{
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void wait_for_warps(uint64_t *, uint32_t)
+{
+}
+
+static __device__ __forceinline__ bool starts_copies()
+{
+    return true;
+}
+
+static __device__ __forceinline__ void expect_one(uint64_t *place, int copies = 1)
+{
+    expect_warps(place, 32 * copies);
+}
+
+static __device__ __forceinline__ void expecting()
+{
+}
+
+static __device__ __forceinline__ void expect(uint64_t *, int)
+{
+}
+
+static __device__ __forceinline__ void copy_bulk(uint8_t *to, const uint8_t *from, int bytes, uint64_t *place)
+{
+#pragma unroll 4
+    for (int i = threadIdx.x % 32 * 16; i < bytes; i += 512) copy16(to + i, from + i);
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_at(place)) : "memory");
+}
+
+static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity)
+{
+    asm volatile("{.reg .pred p; again: mbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again;}" ::"r"(
+                     shared_at(place)),
+                 "r"(parity)
+                 : "memory");
+    __syncwarp();
+}
 #endif
-#else /* tests/cuda computes the kernels on the host */
-#define COPIES_AT_ONCE
+#else /* tests/cuda computes the kernels on the host, and copies at once */
 float from_half(uint16_t h);
 uint16_t to_half(float f);
-#endif
 
-#ifdef COPIES_AT_ONCE
-static __device__ void expect_one(uint64_t *)
+static __device__ bool starts_copies()
+{
+    return threadIdx.x % 32 == 0;
+}
+static __device__ void expect_one(uint64_t *, int = 1)
 {
 }
 static __device__ void expect_warps(uint64_t *, int)
@@ -246,6 +313,9 @@ static __device__ void done_with(uint64_t *)
 static __device__ void between_stages()
 {
     __syncthreads();
+}
+static __device__ void wait_for_warps(uint64_t *, uint32_t)
+{
 }
 static __device__ void expecting()
 {
@@ -323,12 +393,14 @@ template <int ROWS>
 static __device__ __forceinline__ void group_step(float c[ROWS / 8][4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                                                   const uint8_t *b, int k, bool more)
 {
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    int lane = threadIdx.x % 32, line = lane % 8, piece = (2 * k + lane / 8 % 2) ^ line;
 #pragma unroll
-    for (int i = 0; i < ROWS / 8; i++) {
-        const uint32_t *line = (const uint32_t *)(b + (8 * i + g) * 128) + t;
-        if (!more) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
-        mma_f16(c[i], a0, a1, a2, a3, line[(2 * k ^ g) * 4], line[((2 * k + 1) ^ g) * 4]);
+    for (int i = 0; i < ROWS / 8; i += 2) {
+        uint32_t f[4];
+        load_lines(f, b + (8 * i + lane / 16 * 8 + line) * 128 + piece * 16);
+        for (int j = 0; j < 8 && !more; j++) c[i + j / 4][j % 4] = 0;
+        mma_f16(c[i], a0, a1, a2, a3, f[0], f[1]);
+        mma_f16(c[i + 1], a0, a1, a2, a3, f[2], f[3]);
     }
 }
 static __device__ __forceinline__ void group_begin()
@@ -566,257 +638,7 @@ KERNEL best(rvi_cuda_best_args a)
     if (threadIdx.x == 0) as<int32_t>(a.out)[row] = bad > 0 || most == -INFINITE ? -1 : (int32_t)-place;
 }
 
-/* ---- weights: a unit of 32 weights to floats ----
- *
- * main, head: of the unit's block; sub: which 32 of it. Every operation is rounded, in the order of
- * formats/quant.c, so the floats are those of the CPU. */
-
-enum weight_type {
-#define X(name, weights, before, main, after) name,
-    RVI_CUDA_TYPES(X)
-#undef X
-};
-
-template <int TYPE> struct layout_of;
-#define X(name, weights, before, main_bytes, after)                                                                    \
-    template <> struct layout_of<name> {                                                                               \
-        enum { WEIGHTS = weights, MAIN = main_bytes, HEAD = before + after };                                          \
-    };
-RVI_CUDA_TYPES(X)
-#undef X
-
-static __device__ float half_at(const uint8_t *p)
-{
-    return from_half(*(const uint16_t *)p);
-}
-
-static __device__ uint32_t word_at(const uint8_t *p) /* aligned to 2 */
-{
-    return ((const uint16_t *)p)[0] | (uint32_t)((const uint16_t *)p)[1] << 16;
-}
-
-/* 16 bytes */
-struct bytes16 {
-    uint32_t w[4];
-    __device__ int operator[](int i) const { return w[i / 4] >> (i % 4 * 8) & 255; }
-    __device__ int byte(int i) const { return (int)(int8_t)(*this)[i]; }
-};
-
-static __device__ bytes16 load16(const uint8_t *p)
-{
-    uint4 v = __ldg((const uint4 *)p);
-    return {{v.x, v.y, v.z, v.w}};
-}
-
-static __device__ const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                 1,    13,   25,  38,  53,  69,  89,  113};
-
-static __device__ void scale_min(const uint8_t *s, int j, int *scale, int *min)
-{
-    if (j < 4) {
-        *scale = s[j] & 63;
-        *min = s[j + 4] & 63;
-    } else {
-        *scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
-        *min = s[j + 4] >> 4 | (s[j] >> 6) << 4;
-    }
-}
-
-template <int TYPE>
-static __device__ void decode(const uint8_t *main, const uint8_t *head, int sub, float w[32])
-{
-    if constexpr (TYPE == F32) {
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float4 v = __ldg((const float4 *)main + i);
-            w[4 * i] = v.x, w[4 * i + 1] = v.y, w[4 * i + 2] = v.z, w[4 * i + 3] = v.w;
-        }
-    } else if constexpr (TYPE == F16 || TYPE == BF16) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            bytes16 q = load16(main + 16 * i);
-#pragma unroll
-            for (int j = 0; j < 8; j++) {
-                uint32_t bits = q.w[j / 2] >> (j % 2 * 16) & 0xffff;
-                w[8 * i + j] =
-                    TYPE == F16 ? from_half((uint16_t)bits) : __uint_as_float(bits << 16);
-            }
-        }
-    } else if constexpr (TYPE == Q8_0) {
-        float d = half_at(head);
-        bytes16 low = load16(main), high = load16(main + 16);
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            w[i] = (float)low.byte(i) * d;
-            w[16 + i] = (float)high.byte(i) * d;
-        }
-    } else if constexpr (TYPE == Q4_0 || TYPE == Q4_1 || TYPE == Q5_0 || TYPE == Q5_1 || TYPE == IQ4_NL) {
-        const bool has_min = TYPE == Q4_1 || TYPE == Q5_1, has_fifth = TYPE == Q5_0 || TYPE == Q5_1;
-        float d = half_at(head), m = has_min ? half_at(head + 2) : 0.0f;
-        uint32_t fifth = has_fifth ? word_at(head + (has_min ? 4 : 2)) : 0;
-        bytes16 q = load16(main);
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            int v = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
-            if (has_fifth) v |= (fifth >> i & 1) << 4;
-            if (TYPE == IQ4_NL)
-                w[i] = d * (float)iq4_values[v];
-            else if (has_min)
-                w[i] = d * (float)v + m;
-            else
-                w[i] = d * (float)(v - (has_fifth ? 16 : 8));
-        }
-    } else if constexpr (TYPE == Q2_K) {
-        float d = half_at(head + 16), dmin = half_at(head + 18);
-        const uint8_t *qs = main + sub / 4 * 32;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            int scale = head[2 * sub + h];
-            float dl = d * (float)(scale & 15), ml = dmin * (float)(scale >> 4);
-            bytes16 q = load16(qs + 16 * h);
-#pragma unroll
-            for (int i = 0; i < 16; i++) w[16 * h + i] = dl * (float)(q[i] >> (sub % 4 * 2) & 3) - ml;
-        }
-    } else if constexpr (TYPE == Q3_K) { /* main: third bits, quants; head: scales, d */
-        float d = half_at(head + 12);
-        const uint8_t *qs = main + 32 + sub / 4 * 32;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            int g = 2 * sub + h, low = head[g % 8] >> (g / 8 * 4) & 15, high = head[8 + g % 4] >> (g / 4 * 2) & 3;
-            float dl = d * (float)((low | high << 4) - 32);
-            bytes16 q = load16(qs + 16 * h), third = load16(main + 16 * h);
-#pragma unroll
-            for (int i = 0; i < 16; i++)
-                w[16 * h + i] = dl * (float)((q[i] >> (sub % 4 * 2) & 3) - (third[i] >> sub & 1 ? 0 : 4));
-        }
-    } else if constexpr (TYPE == Q4_K || TYPE == Q5_K) { /* main of Q5_K: fifth bits, quants */
-        int scale, min;
-        scale_min(head + 4, sub, &scale, &min);
-        float dl = half_at(head) * (float)scale, ml = half_at(head + 2) * (float)min;
-        const uint8_t *qs = main + (TYPE == Q5_K ? 32 : 0) + sub / 2 * 32;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            bytes16 q = load16(qs + 16 * h), fifth = TYPE == Q5_K ? load16(main + 16 * h) : bytes16{};
-#pragma unroll
-            for (int i = 0; i < 16; i++) {
-                int v = q[i] >> (sub % 2 * 4) & 15;
-                if (TYPE == Q5_K) v |= (fifth[i] >> sub & 1) << 4;
-                w[16 * h + i] = dl * (float)v - ml;
-            }
-        }
-    } else if constexpr (TYPE == Q6_K) { /* main: low, high bits; head: scales, d */
-        float d = half_at(head + 16);
-        const uint8_t *low = main + sub / 4 * 64 + sub % 2 * 32, *high = main + 128 + sub / 4 * 32;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float dl = d * (float)(int8_t)head[2 * sub + h];
-            bytes16 l = load16(low + 16 * h), u = load16(high + 16 * h);
-#pragma unroll
-            for (int i = 0; i < 16; i++) {
-                int v = (l[i] >> (sub % 4 / 2 * 4) & 15) | (u[i] >> (sub % 4 * 2) & 3) << 4;
-                w[16 * h + i] = dl * (float)(v - 32);
-            }
-        }
-    } else if constexpr (TYPE == IQ4_XS) { /* head: d, high bits of scales, low bits */
-        int low = head[4 + sub / 2] >> (sub % 2 * 4) & 15, high = *(const uint16_t *)(head + 2) >> (2 * sub) & 3;
-        float dl = half_at(head) * (float)((low | high << 4) - 32);
-        bytes16 q = load16(main + 16 * sub);
-#pragma unroll
-        for (int i = 0; i < 32; i++) w[i] = dl * (float)iq4_values[i < 16 ? q[i] & 15 : q[i - 16] >> 4];
-    }
-}
-
-/* ---- products ---- */
-
-enum { STAGED = 8192, WARPS = RVI_CUDA_THREADS / 32, GROUP = 32 * RVI_CUDA_UNIT };
-
-/* Activations of `rows` rows in shared memory: columns k0 .. k0 + n - 1, zeros behind the last. A float4 of
- * a unit lies beside those of the other lanes' units, so that a warp's loads meet every bank once. */
-template <int ROWS>
-static __device__ void stage(float *xs, const rvi_cuda_matmul_args &a, int row, int k0)
-{
-    const int n = STAGED / ROWS;
-    for (int i = threadIdx.x; i < STAGED; i += blockDim.x) {
-        int r = i / n, k = i % n, unit = k / 32;
-        float v = row + r < a.n_rows && k0 + k < a.x.n ? row_of(a.x, row + r)[k0 + k] : 0.0f;
-        xs[r * n + ((unit / 32 * 8 + k % 32 / 4) * 32 + unit % 32) * 4 + k % 4] = v;
-    }
-}
-
-template <int TYPE, int ROWS>
-static __device__ void add_unit(const uint8_t *row, uint64_t heads, int unit, const float4 *xs, float acc[ROWS])
-{
-    typedef layout_of<TYPE> L;
-    const int per_block = L::WEIGHTS / 32;
-    int block = unit / per_block;
-    float w[32];
-    decode<TYPE>(row + (size_t)block * L::MAIN, row + heads + (size_t)block * L::HEAD, unit % per_block, w);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            float4 x = xs[r * (STAGED / ROWS / 4) + j * 32];
-            acc[r] = fmaf(w[4 * j], x.x, acc[r]);
-            acc[r] = fmaf(w[4 * j + 1], x.y, acc[r]);
-            acc[r] = fmaf(w[4 * j + 2], x.z, acc[r]);
-            acc[r] = fmaf(w[4 * j + 3], x.w, acc[r]);
-        }
-}
-
-/* v, v2: with their biases; old: what is there. */
-static __device__ __forceinline__ float finished(int finish, float v, float v2, float old)
-{
-    switch (finish) {
-    case RVI_CUDA_ADD: return old + v;
-    case RVI_CUDA_SILU: return silu(v) * v2;
-    case RVI_CUDA_GELU: return gelu_tanh(v) * v2;
-    default: return v;
-    }
-}
-
-static __device__ void finish(const rvi_cuda_matmul_args &a, int row, int o, float v, float v2)
-{
-    float *out = row_of(a.out, row) + o;
-    if (a.bias) v += as<const float>(a.bias)[o];
-    if (a.bias2) v2 += as<const float>(a.bias2)[o];
-    *out = finished(a.finish, v, v2, a.finish == RVI_CUDA_ADD ? *out : 0.0f);
-}
-
-/* A warp computes one output of ROWS rows. Grid: outputs / WARPS, rows / ROWS. */
-template <int TYPE, int ROWS> static __device__ void matmul(const rvi_cuda_matmul_args &a)
-{
-    __shared__ float4 xs[STAGED / 4];
-    int lane = threadIdx.x % 32, o = blockIdx.x * WARPS + threadIdx.x / 32, row = blockIdx.y * ROWS;
-    int n_units = (a.x.n + 31) / 32;
-    bool mine = o < a.n_out;
-    const uint8_t *w = as<const uint8_t>(a.w) + (size_t)o * a.row_bytes;
-    const uint8_t *w2 = as<const uint8_t>(a.w2) + (size_t)o * a.row_bytes;
-    float acc[ROWS] = {}, acc2[ROWS] = {};
-    for (int k0 = 0; k0 < a.x.n; k0 += STAGED / ROWS) {
-        __syncthreads();
-        stage<ROWS>((float *)xs, a, row, k0);
-        __syncthreads();
-#pragma unroll 1
-        for (int g = 0; mine && g < STAGED / ROWS / GROUP; g++) {
-            int unit = k0 / 32 + g * 32 + lane;
-            if (unit >= n_units) break;
-            add_unit<TYPE, ROWS>(w, a.heads, unit, xs + g * 256 + lane, acc);
-            if (a.w2) add_unit<TYPE, ROWS>(w2, a.heads, unit, xs + g * 256 + lane, acc2);
-        }
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        float v = tree(acc[r]), v2 = a.w2 ? tree(acc2[r]) : 0.0f;
-        if (mine && lane == 0 && row + r < a.n_rows) finish(a, row + r, o, v, v2);
-    }
-}
-
-#define X(name, weights, before, main, after)                                                                          \
-    KERNEL __launch_bounds__(RVI_CUDA_THREADS) matmul_##name##_1(rvi_cuda_matmul_args a) { begin(), matmul<name, 1>(a); }            \
-    KERNEL __launch_bounds__(RVI_CUDA_THREADS) matmul_##name##_4(rvi_cuda_matmul_args a) { begin(), matmul<name, 4>(a); }
-RVI_CUDA_TYPES(X)
-#undef X
-
+#include "exact.cuh"
 #include "products.cuh"
 #include "row.cuh"
 #include "tiles.cuh"
@@ -850,263 +672,7 @@ KERNEL lora_up(rvi_cuda_lora_args a)
     if (threadIdx.x % 32 == 0) row_of(a.out, as<const int32_t>(a.rows)[blockIdx.y])[o] += v;
 }
 
-/* ---- keys and values; pages are laid out as kernels/kernels.h says ---- */
-
-enum { KV_F32, KV_F16, KV_Q8 };
-
-static __device__ uint8_t *planes(const rvi_cuda_kv &kv, int row, int page, int head)
-{
-    int2 r = as<const int2>(kv.rows)[row];
-    int32_t number = as<const int32_t>(kv.tables)[r.x + page];
-    return as<uint8_t>(kv.data) + (size_t)number * kv.page_bytes +
-           ((size_t)kv.il * kv.n_kv_heads + head) * (kv.k_bytes + kv.v_bytes);
-}
-
-/* int8 with one scale: what quantize_head of kernels.h gives. */
-static __device__ float head_scale(const float *x, int n, float *inverse)
-{
-    float amax = 0, bad = 0;
-    for (int e = threadIdx.x; e < n; e += blockDim.x) {
-        amax = fmaxf(amax, fabsf(x[e]));
-        if (!isfinite(x[e])) bad = 1;
-    }
-    amax = block_max(amax);
-    bad = block_max(bad);
-    bool zero = bad > 0 || amax < 1e-30f;
-    *inverse = zero ? 0.0f : 127.0f / amax;
-    return bad > 0 ? NOT_A_NUMBER : zero ? 0.0f : amax / 127.0f;
-}
-
-static __device__ int8_t quant(float x, float inverse)
-{
-    return inverse == 0.0f ? (int8_t)0 : (int8_t)rintf(x * inverse);
-}
-
-/* k, v: of one head of a row. */
-static __device__ void write_head(const rvi_cuda_kv &kv, int row, int head, const float *k, const float *v)
-{
-    int n = kv.head_size, padded = kv.padded, pos = as<const int2>(kv.rows)[row].y, slot = pos % RVI_CUDA_PAGE;
-    uint8_t *k_plane = planes(kv, row, pos / RVI_CUDA_PAGE, head), *v_plane = k_plane + kv.k_bytes;
-    if (kv.type == KV_Q8) {
-        float k_inverse, v_inverse, kd = head_scale(k, n, &k_inverse), vd = head_scale(v, n, &v_inverse);
-        int fours = (n + 3) / 4;
-        for (int e = threadIdx.x; e < fours * 4; e += blockDim.x)
-            k_plane[(e / 4 * RVI_CUDA_PAGE + slot) * 4 + e % 4] = (uint8_t)(e < n ? quant(k[e], k_inverse) : 0);
-        for (int e = threadIdx.x; e < padded; e += blockDim.x)
-            v_plane[slot * padded + e] = (uint8_t)(e < n ? quant(v[e], v_inverse) : 0);
-        if (threadIdx.x == 0) {
-            ((float *)(k_plane + (size_t)fours * RVI_CUDA_PAGE * 4))[slot] = kd;
-            ((float *)(v_plane + (size_t)RVI_CUDA_PAGE * padded))[slot] = vd;
-        }
-        return;
-    }
-    for (int e = threadIdx.x; e < padded; e += blockDim.x) {
-        float kx = e < n ? k[e] : 0.0f, vx = e < n ? v[e] : 0.0f;
-        if (kv.type == KV_F32) {
-            if (e < n) ((float *)k_plane)[e * RVI_CUDA_PAGE + slot] = kx;
-            ((float *)v_plane)[slot * padded + e] = vx;
-        } else {
-            if (e < n) ((uint16_t *)k_plane)[e * RVI_CUDA_PAGE + slot] = to_half(kx);
-            ((uint16_t *)v_plane)[slot * padded + e] = to_half(vx);
-        }
-    }
-}
-
-/* Grid: rows, heads. */
-KERNEL kv_write(rvi_cuda_kv_write_args a)
-{
-    begin();
-    int n = a.kv.head_size;
-    write_head(a.kv, blockIdx.x, blockIdx.y, row_of(a.k, blockIdx.x) + blockIdx.y * n,
-               row_of(a.v, blockIdx.x) + blockIdx.y * n);
-}
-
-/* rope of queries and keys, then kv_write. Grid: rows, heads of keys, then of queries by QUERY_HEADS. */
-KERNEL rope_kv(rvi_cuda_rope_kv_args a)
-{
-    begin();
-    __shared__ float turned[RVI_CUDA_MAX_HEAD];
-    int row = blockIdx.x, n = a.kv.head_size, n_pairs = a.angles.n / 2, queries = a.x.n / n - a.kv.n_kv_heads;
-    int head = blockIdx.y, first = (head - a.kv.n_kv_heads) * RVI_CUDA_QUERY_HEADS;
-    const float *cosines = row_of(a.angles, row), *sines = cosines + n_pairs;
-    float *x = row_of(a.x, row) + (first >= 0 ? first : queries + head) * n;
-    if (first >= 0) {
-#pragma unroll 4
-        for (uint32_t i = threadIdx.x; i < min(RVI_CUDA_QUERY_HEADS, queries - first) * (uint32_t)n_pairs; i += blockDim.x) {
-            uint32_t p = i % n_pairs;
-            turn(x + i / n_pairs * n, x + i / n_pairs * n, cosines[p], sines[p], p, n_pairs, a.interleaved);
-        }
-        return;
-    }
-    for (int e = threadIdx.x + 2 * n_pairs; e < n; e += blockDim.x) turned[e] = x[e];
-    for (int p = threadIdx.x; p < n_pairs; p += blockDim.x) turn(x, turned, cosines[p], sines[p], p, n_pairs, a.interleaved);
-    __syncthreads();
-    for (int e = threadIdx.x; e < n; e += blockDim.x) x[e] = turned[e]; /* other sequences may get it, too */
-    write_head(a.kv, row, head, turned, row_of(a.v, row) + head * n);
-}
-
-/* ---- attention ---- */
-
-enum { ELEMENTS = RVI_CUDA_MAX_HEAD / RVI_CUDA_ATTENTION }; /* of a head, for one thread */
-
-/* What a run of chunks gives: the maximum, the sum of weights, the values of elements t, t + 128, ... */
-struct mix {
-    float m, l, acc[ELEMENTS];
-};
-
-template <int TYPE> static __device__ float score(const rvi_cuda_kv &kv, const uint8_t *plane, int slot, const float *q)
-{
-    int n = kv.head_size;
-    float sum = 0;
-#pragma unroll 16
-    for (int e = 0; e < n; e++) {
-        int at = TYPE == KV_Q8 ? (e / 4 * RVI_CUDA_PAGE + slot) * 4 + e % 4 : e * RVI_CUDA_PAGE + slot;
-        float k = TYPE == KV_F32   ? ((const float *)plane)[at]
-                  : TYPE == KV_F16 ? from_half(((const uint16_t *)plane)[at])
-                                   : (float)((const int8_t *)plane)[at];
-        sum = fmaf(q[e], k, sum);
-    }
-    if (TYPE == KV_Q8) sum *= ((const float *)(plane + (size_t)((n + 3) / 4) * 4 * RVI_CUDA_PAGE))[slot];
-    return sum;
-}
-
-template <int TYPE>
-static __device__ void add_value(const rvi_cuda_kv &kv, const uint8_t *plane, int slot, float p, float *acc)
-{
-    int at = slot * kv.padded;
-    if (TYPE == KV_Q8) p *= ((const float *)(plane + (size_t)RVI_CUDA_PAGE * kv.padded))[slot];
-#pragma unroll
-    for (int i = 0; i < ELEMENTS; i++) {
-        int e = threadIdx.x + i * RVI_CUDA_ATTENTION;
-        if (e >= kv.head_size) break;
-        float v = TYPE == KV_F32   ? ((const float *)plane)[at + e]
-                  : TYPE == KV_F16 ? from_half(((const uint16_t *)plane)[at + e])
-                                   : (float)((const int8_t *)plane)[at + e];
-        acc[i] = fmaf(p, v, acc[i]);
-    }
-}
-
-static __device__ int first_key(const rvi_cuda_attention_args &a, int pos)
-{
-    return a.window && pos >= a.window ? pos - a.window + 1 : 0;
-}
-
-/* q: the scaled query in shared memory; p: room for the weights of a chunk. */
-template <int TYPE>
-static __device__ mix chunk_of(const rvi_cuda_attention_args &a, int row, int kv_head, int chunk, const float *q, float *p)
-{
-    enum { PAGES = RVI_CUDA_CHUNK / RVI_CUDA_PAGE };
-    __shared__ const uint8_t *page[PAGES];
-    int pos = as<const int2>(a.kv.rows)[row].y, base = chunk * RVI_CUDA_CHUNK;
-    int from = max(first_key(a, pos) - base, 0), end = min(pos + 1 - base, (int)RVI_CUDA_CHUNK);
-    float top = -INFINITE, sum = 0;
-    __syncthreads();
-    if (threadIdx.x < PAGES && (int)threadIdx.x * RVI_CUDA_PAGE < end)
-        page[threadIdx.x] = planes(a.kv, row, base / RVI_CUDA_PAGE + threadIdx.x, kv_head);
-    __syncthreads();
-    for (int key = threadIdx.x; key < RVI_CUDA_CHUNK; key += RVI_CUDA_ATTENTION) {
-        float s = -INFINITE;
-        if (key >= from && key < end) {
-            s = score<TYPE>(a.kv, page[key / RVI_CUDA_PAGE], key % RVI_CUDA_PAGE, q);
-            if (a.soft_cap > 0) s = capped(s, a.soft_cap);
-        }
-        p[key] = s;
-        top = s != s ? s : fmaxf(top, s);
-    }
-    mix x = {};
-    x.m = block_max(top);
-    for (int key = threadIdx.x; key < RVI_CUDA_CHUNK; key += RVI_CUDA_ATTENTION) {
-        float w = key >= from && key < end ? expf(p[key] - x.m) : 0.0f;
-        p[key] = w;
-        sum += w;
-    }
-    x.l = block_sum(sum);
-#pragma unroll 8
-    for (int key = from; key < end; key++)
-        add_value<TYPE>(a.kv, page[key / RVI_CUDA_PAGE] + a.kv.k_bytes, key % RVI_CUDA_PAGE, p[key], x.acc);
-    return x;
-}
-
-static __device__ mix chunk_mix(const rvi_cuda_attention_args &a, int row, int kv_head, int chunk, const float *q, float *p)
-{
-    return a.kv.type == KV_F32   ? chunk_of<KV_F32>(a, row, kv_head, chunk, q, p)
-           : a.kv.type == KV_F16 ? chunk_of<KV_F16>(a, row, kv_head, chunk, q, p)
-                                 : chunk_of<KV_Q8>(a, row, kv_head, chunk, q, p);
-}
-
-static __device__ void merge(mix *x, const mix &y)
-{
-    float top = fmaxf(x->m, y.m), c = expf(x->m - top), d = expf(y.m - top);
-    x->m = top;
-    x->l = x->l * c + y.l * d;
-#pragma unroll
-    for (int i = 0; i < ELEMENTS; i++) x->acc[i] = x->acc[i] * c + y.acc[i] * d;
-}
-
-static __device__ void put(const rvi_cuda_attention_args &a, int row, int head, const mix &x)
-{
-    float *out = row_of(a.out, row) + head * a.kv.head_size, r = 1.0f / x.l;
-#pragma unroll
-    for (int i = 0; i < ELEMENTS; i++) {
-        int e = threadIdx.x + i * RVI_CUDA_ATTENTION;
-        if (e < a.kv.head_size) out[e] = x.acc[i] * r;
-    }
-}
-
-static __device__ float *part_at(const rvi_cuda_attention_args &a, int row, int head, int part)
-{
-    return as<float>(a.parts) + (((size_t)row * a.n_heads + head) * a.n_parts + part) * (a.kv.padded + RVI_CUDA_PART_MORE);
-}
-
-/* Grid: heads, rows, parts. With parts, part i is the chunk that lies i behind the row's first one, and
- * attention_merge follows; without, a block takes all chunks of its row. */
-KERNEL attention(rvi_cuda_attention_args a)
-{
-    begin();
-    __shared__ float q[RVI_CUDA_MAX_HEAD], p[RVI_CUDA_CHUNK];
-    int head = blockIdx.x, row = blockIdx.y, n = a.kv.head_size, kv_head = head / (a.n_heads / a.kv.n_kv_heads);
-    int pos = as<const int2>(a.kv.rows)[row].y;
-    int first = first_key(a, pos) / RVI_CUDA_CHUNK, last = pos / RVI_CUDA_CHUNK;
-    if (a.n_parts && first + (int)blockIdx.z > last) return;
-    const float *x = row_of(a.q, row) + head * n;
-    for (int e = threadIdx.x; e < n; e += blockDim.x) q[e] = x[e] * a.scale;
-    __syncthreads();
-    mix all = chunk_mix(a, row, kv_head, first + blockIdx.z, q, p);
-    if (!a.n_parts) {
-        for (int c = first + 1; c <= last; c++) merge(&all, chunk_mix(a, row, kv_head, c, q, p));
-        put(a, row, head, all);
-        return;
-    }
-    float *part = part_at(a, row, head, blockIdx.z);
-    for (int i = 0; i < ELEMENTS; i++) {
-        int e = threadIdx.x + i * RVI_CUDA_ATTENTION;
-        if (e < n) part[e] = all.acc[i];
-    }
-    if (threadIdx.x == 0) part[a.kv.padded] = all.m, part[a.kv.padded + 1] = all.l;
-}
-
-static __device__ mix part_mix(const rvi_cuda_attention_args &a, const float *part)
-{
-    mix x = {};
-    x.m = part[a.kv.padded], x.l = part[a.kv.padded + 1];
-#pragma unroll
-    for (int i = 0; i < ELEMENTS; i++) {
-        int e = threadIdx.x + i * RVI_CUDA_ATTENTION;
-        if (e < a.kv.head_size) x.acc[i] = part[e];
-    }
-    return x;
-}
-
-KERNEL attention_merge(rvi_cuda_attention_args a)
-{
-    begin();
-    int head = blockIdx.x, row = blockIdx.y, pos = as<const int2>(a.kv.rows)[row].y;
-    int n = pos / RVI_CUDA_CHUNK - first_key(a, pos) / RVI_CUDA_CHUNK + 1;
-    mix all = part_mix(a, part_at(a, row, head, 0));
-    for (int c = 1; c < n; c++) merge(&all, part_mix(a, part_at(a, row, head, c)));
-    put(a, row, head, all);
-}
-
+#include "pages.cuh"
 #include "attention.cuh"
 #include "attention_wide.cuh"
 #include "heads.cuh"

@@ -143,21 +143,11 @@ void rvi_backend_cuda_memory(rvi_backend *be, size_t *left, size_t *total)
     if (c->cu.context_use(c->context) || c->cu.memory(left, total)) *left = *total = 0;
 }
 
-rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err)
+/* There is none. */
+static rv_status new_staging(rvi_cuda *c, size_t staged, int n_rows, rv_error *err)
 {
-    rvi_cuda *c = rvi_cuda_of(be);
-    size_t staged = staged_bytes(n_rows, n_cols);
-    (void)types;
-    if (staged <= c->max_staged && n_rows <= c->max_rows) return RV_OK;
-    staged = RVI_MAX(staged, c->max_staged);
-    n_rows = RVI_MAX(n_rows, c->max_rows);
     size_t low = low_bytes(n_rows), acts = staged; /* 4 bytes a column at most */
-    rvi_cuda_submit(be);
-    rvi_cu_result r = c->cu.context_use(c->context);
-    if (!r) r = c->cu.stream_wait(c->stream);
-    if (r) return rvi_cu_error(&c->cu, r, "waiting for the device", err);
-    forget_graphs(c); /* they have the addresses */
-    free_staging(c);
+    rvi_cu_result r = 0;
     for (int i = 0; !r && i < 2; i++) r = c->cu.host_alloc((void **)&c->staged[i], staged);
     rv_status st = r ? rvi_cu_error(&c->cu, r, "pinned memory for staging", err) : RV_OK;
     if (!st) st = rvi_cuda_alloc(c, &c->staging, staged, "staging", err);
@@ -186,8 +176,28 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
     c->is_drained = true;
     c->brought = false;
     c->counted_scratch = staged + low + acts + sums;
-    atomic_fetch_add(&be->memory->scratch, c->counted_scratch);
+    atomic_fetch_add(&c->be.memory->scratch, c->counted_scratch);
     return RV_OK;
+}
+
+rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    size_t staged = staged_bytes(n_rows, n_cols), before = c->max_staged;
+    int rows_before = c->max_rows;
+    (void)types;
+    if (staged <= before && n_rows <= rows_before) return RV_OK;
+    rvi_cuda_submit(be);
+    rvi_cu_result r = c->cu.context_use(c->context);
+    if (!r) r = c->cu.stream_wait(c->stream);
+    if (r) return rvi_cu_error(&c->cu, r, "waiting for the device", err);
+    forget_graphs(c); /* they have the addresses */
+    free_staging(c);
+    rv_status st = new_staging(c, RVI_MAX(staged, before), RVI_MAX(n_rows, rows_before), err);
+    rv_error again;
+    if (st && before && new_staging(c, before, rows_before, &again)) /* others go on with it */
+        rvi_log_write(be->log, RVI_LOG_ERROR, "%s", again.text);
+    return st;
 }
 
 /* ---- collecting ---- */

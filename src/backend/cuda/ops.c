@@ -436,12 +436,30 @@ static bool has_clusters(rvi_cuda *c, rvi_cu_function *f)
            !c->cu.active_clusters(&n, f, &l) && n > 0;
 }
 
+/* Of the dynamic shared memory that a kernel asks for at most, what this device has: kernels that
+ * take what there is ask for no more; heads_row is not for all. */
+static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
+{
+    if (k == RVI_CUDA_attention_tiles || k == RVI_CUDA_product_few) return most;
+    if (k == RVI_CUDA_heads_row && !c->has_groups) return 0;
+    return RVI_MIN(most, (int)c->shared);
+}
+
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
 {
     rvi_cu_result r = c->cu.module_load(&c->module, image);
-    if (r == RVI_CU_NO_BINARY || r == RVI_CU_CANNOT_COMPILE)
+    if (r == RVI_CU_CANNOT_COMPILE)
         return rvi_error(err, RV_E_UNSUPPORTED,
-                         "the kernels of this program do not run on this CUDA device (%d)", r);
+                         "the CUDA driver is too old to compile the kernels of this program");
+    if (r == RVI_CU_NO_BINARY) {
+        int major = 0, minor = 0;
+        (void)c->cu.device_attribute(&major, RVI_CU_MAJOR, c->device);
+        (void)c->cu.device_attribute(&minor, RVI_CU_MINOR, c->device);
+        return rvi_error(err, RV_E_UNSUPPORTED,
+                         "the kernels of this program do not run on this CUDA device: its compute "
+                         "capability is %d.%d, 8.0 or later is needed",
+                         major, minor);
+    }
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
     static const struct {
@@ -449,7 +467,7 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         int bytes;
     } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
                  {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
-                 {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_SHARED},
+                 {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST},
                  {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
                  {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
                  {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
@@ -457,13 +475,13 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                  {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
-            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES, large[i].bytes);
+            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
+                                   shared_for(c, (rvi_cuda_kernel)k, large[i].bytes));
     if (r == RVI_CU_INVALID)
         return rvi_error(err, RV_E_UNSUPPORTED,
-                         "this CUDA device has too little shared memory: a block needs %d KiB, as "
-                         "devices of compute capability 9.0 have; with --exact it is enough",
-                         RVI_CUDA_SHARED >> 10);
-    if (!r && c->early) c->has_clusters = has_clusters(c, c->functions[RVI_CUDA_heads_row]);
+                         "this CUDA device has too little shared memory: a block needs 99 KiB, as "
+                         "devices from compute capability 8.0 on have");
+    if (!r && c->has_groups) c->has_clusters = has_clusters(c, c->functions[RVI_CUDA_heads_row]);
     rvi_cuda_kernel gemm = c->exact ? RVI_CUDA_gemm_f32 : RVI_CUDA_gemm_bf16;
     if (!r)
         r = c->cu.function_set(c->functions[gemm], RVI_CU_SHARED_BYTES,
@@ -483,12 +501,16 @@ static rv_status open_device(rvi_cuda *c, int index, const void *image, rv_error
     if (!r) r = c->cu.device_get(&c->device, index);
     if (!r) r = c->cu.context_retain(&c->context, c->device);
     if (!r) r = c->cu.context_use(c->context);
-    int processors = 0, major = 0;
+    int processors = 0, major = 0, shared = 0;
     if (!r) r = c->cu.device_attribute(&processors, RVI_CU_PROCESSORS, c->device);
     if (!r) r = c->cu.device_attribute(&major, RVI_CU_MAJOR, c->device);
+    if (!r) r = c->cu.device_attribute(&shared, RVI_CU_MOST_SHARED, c->device);
     if (r) return rvi_cu_error(&c->cu, r, "opening the CUDA device", err);
     c->n_blocks = RVI_MAX(processors, 1) * 4;
+    shared = RVI_MAX(shared - RVI_CUDA_BESIDES, 0);
+    c->shared = (uint32_t)RVI_MIN(shared, RVI_CUDA_SHARED);
     c->early = major == 9; /* the image has code for it; `begin` is empty in that for others */
+    c->has_groups = c->early && !c->exact;
     rv_status st = load_kernels(c, image, err);
     return st ? st : rvi_cuda_list_new(c, err);
 }

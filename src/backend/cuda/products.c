@@ -70,12 +70,13 @@ static void pair(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *
     *blocks = (uint32_t)RVI_MIN(pairs, most);
 }
 
-/* One row; false: it is not even, or its parts have more types than a kernel takes. */
+/* One row; false: it is not even, too long, or its parts have more types than a kernel takes. */
 static bool one(rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a, uint32_t blocks)
 {
     uint32_t row = ceil_div(m->x.n, 128) * 256;
     int first = 1; /* parts of the first type */
-    if ((a->x.at | a->norm | a->normed.at | (uint64_t)a->x.n * 4) % 16 || row > RVI_CUDA_LONGEST)
+    if ((a->x.at | a->norm | a->normed.at | (uint64_t)a->x.n * 4) % 16 ||
+        row > RVI_MIN(RVI_CUDA_LONGEST, c->shared))
         return false;
     while (first < m->n_parts && m->part[first].w->type == m->part[0].w->type) first++;
     if (first == m->n_parts) {
@@ -101,6 +102,7 @@ static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a
     rvi_cuda_product_args a = *args;
     uint32_t slots = WARPS * 2 * block_bytes(m),
              depth = RVI_MIN(RVI_MAX(RING_BYTES / slots, 2), RVI_CUDA_RING);
+    depth = RVI_MIN(depth, RVI_CUDA_FEW_MOST / slots);
     a.tiles = (int32_t)tiles_of(m, OUTPUTS);
     a.ring = (int32_t)depth;
     a.slot_bytes = (int32_t)slots / WARPS;
@@ -118,8 +120,26 @@ static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a
 typedef struct tiling {
     rvi_cuda_kernel kernel;
     int rows;
-    uint32_t grid[3];
+    uint32_t grid[3], stages, slots, shared; /* shared: 0: it does not fit the device */
 } tiling;
+
+/* As much on its way as there is room for. */
+static void ring_of(const rvi_cuda *c, const rvi_matmul *m, tiling *t)
+{
+    uint32_t rows = (uint32_t)t->rows, stage = rows * 128, slot = WARPS * 2 * block_bytes(m),
+             results = rows * RVI_CUDA_TILE_LINE * 4;
+    t->stages = RVI_CUDA_TILE_STAGES;
+    t->slots = RVI_CUDA_TILE_SLOTS;
+    while (t->stages * stage + t->slots * slot > c->shared) {
+        if (t->slots > RVI_CUDA_LEAST_SLOTS)
+            t->slots--;
+        else if (t->stages > RVI_CUDA_LEAST_STAGES)
+            t->stages--;
+        else
+            return;
+    }
+    if (results <= c->shared) t->shared = RVI_MAX(t->stages * stage + t->slots * slot, results);
+}
 
 static tiling tiling_of(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_kernel k, int rows)
 {
@@ -132,6 +152,7 @@ static tiling tiling_of(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_kernel 
                         (uint64_t)segments * (uint32_t)m->n_rows * outs <= RVI_CUDA_SUMS
                     ? segments
                     : 1;
+    ring_of(c, m, &t);
     return t;
 }
 
@@ -148,22 +169,23 @@ static tiling best_tiling(const rvi_cuda *c, const rvi_matmul *m)
     if (m->n_rows <= 32) return tiling_of(c, m, RVI_CUDA_product_tiles_32, 32);
     tiling small = tiling_of(c, m, RVI_CUDA_product_tiles_64, 64),
            large = tiling_of(c, m, RVI_CUDA_product_tiles_128, 128);
-    return m->n_rows > 64 && time_of(c, &large) < time_of(c, &small) ? large : small;
+    return m->n_rows > 64 && large.shared && time_of(c, &large) < time_of(c, &small) ? large
+                                                                                     : small;
 }
 
-static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
+static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args)
 {
     tiling t = best_tiling(c, m);
-    uint32_t rows = (uint32_t)t.rows, outs = 0,
-             shared = RVI_CUDA_TILE_STAGES * rows * 128 +
-                      WARPS * RVI_CUDA_TILE_SLOTS * 2 * block_bytes(m),
-             results = rows * RVI_CUDA_TILE_LINE * 4;
+    uint32_t outs = 0;
+    rvi_cuda_product_args a = *args;
+    a.stages = (int32_t)t.stages;
+    a.slots = (int32_t)t.slots;
     for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
-    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
-    add(c, t.kernel, t.grid, RVI_MAX(shared, results), a);
+    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
+    add(c, t.kernel, t.grid, t.shared, &a);
     if (t.grid[2] > 1)
         add(c, RVI_CUDA_add_segments,
-            (uint32_t[]){(uint32_t)m->n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, a);
+            (uint32_t[]){(uint32_t)m->n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, &a);
 }
 
 enum { FEW = 8 }; /* rows up to which a warp takes a segment */

@@ -408,7 +408,7 @@ static __device__ __forceinline__ void load_next(const rvi_cuda_product_args &a,
 {
     if (f->left == 0 && f->tile < f->tiles) open_tile(a, f);
     if (f->left == 0) return;
-    if (threadIdx.x % 32 == 0) {
+    if (starts_copies()) {
         uint8_t *to = f->ring + f->into * f->slot_bytes;
         expect(f->arrived + f->into, 2 * f->bytes);
         copy_bulk(to, f->from[0], f->bytes, f->arrived + f->into);
@@ -515,7 +515,7 @@ static __device__ __forceinline__ void few_product(const rvi_cuda_product_args &
     f.step = gridDim.y * together;
     f.tile = blockIdx.y * together + which;
     f.part = part, f.both = gated && !aside;
-    if ((int)threadIdx.x % 32 < a.ring) expect_one(f.arrived + threadIdx.x % 32);
+    if ((int)threadIdx.x % 32 < a.ring) expect_one(f.arrived + threadIdx.x % 32, 2);
     expecting();
     __syncwarp();
     int first = blockIdx.y * together, tile = f.tile;

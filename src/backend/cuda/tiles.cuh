@@ -7,7 +7,7 @@
  * Where there are few blocks, each has a segment, and add_segments follows. */
 
 
-enum { STAGES = RVI_CUDA_TILE_STAGES, AHEAD = STAGES - 2, SLOTS = RVI_CUDA_TILE_SLOTS };
+enum { STAGES = RVI_CUDA_TILE_STAGES, SLOTS = RVI_CUDA_TILE_SLOTS }; /* at most; a.stages and a.slots are what there is */
 
 struct tile_memory { /* where things are */
     uint8_t *acts, *ring;          /* ring: the warp's */
@@ -25,13 +25,13 @@ static __device__ __forceinline__ int2 stages_of(const rvi_cuda_product_args &a,
 struct supply {
     const uint8_t *from;
     size_t step;
-    int bytes, left, stage, round, warp; /* stage: the next one; warp: whose turn it is */
+    int bytes, left, stages, stage, round, warp; /* stage: the next one of so many; warp: whose turn it is */
 };
 
 template <int ROWS> static __device__ __forceinline__ supply supply_of(const rvi_cuda_product_args &a, int row, int2 stages)
 {
     supply s = {as<const uint8_t>(a.acts) + ((size_t)stages.x * a.n_rows + row) * 128, (size_t)a.n_rows * 128};
-    s.bytes = min(ROWS, a.n_rows - row) * 128, s.left = stages.y;
+    s.bytes = min(ROWS, a.n_rows - row) * 128, s.left = stages.y, s.stages = a.stages;
     return s;
 }
 
@@ -39,15 +39,15 @@ template <int ROWS> static __device__ __forceinline__ void copy_stage(supply *s,
 {
     if (s->left == 0) return;
     if ((int)threadIdx.x / 32 == s->warp) {
-        if (s->round) wait_for(m.free + s->stage, (s->round - 1) & 1);
-        if (threadIdx.x % 32 == 0) {
+        if (s->round) wait_for_warps(m.free + s->stage, (s->round - 1) & 1);
+        if (starts_copies()) {
             expect(m.stage + s->stage, s->bytes);
             copy_bulk(m.acts + s->stage * ROWS * 128, s->from, s->bytes, m.stage + s->stage);
         }
     }
     s->from += s->step, s->left--;
     s->warp = (s->warp + 1) % WARPS_OF_BLOCK;
-    if (++s->stage == STAGES) s->stage = 0, s->round++;
+    if (++s->stage == s->stages) s->stage = 0, s->round++;
 }
 
 /* A block of both panels into slot i. */
@@ -55,7 +55,7 @@ template <int TYPE>
 static __device__ __forceinline__ void copy_weights(const uint8_t *const panel[2], int block, int end, int i, const tile_memory &m)
 {
     enum { BYTES = quants_of<TYPE>::BYTES };
-    if (block >= end || threadIdx.x % 32) return;
+    if (block >= end || !starts_copies()) return;
     expect(m.slot + i, 2 * BYTES);
     for (int p = 0; p < 2; p++)
         copy_bulk(m.ring + (2 * i + p) * BYTES, panel[p] + (size_t)block * BYTES, BYTES, m.slot + i);
@@ -84,11 +84,11 @@ static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args
     int length = length_of(a.x.n) / Q::UNITS, n_blocks = stages.y / PER;
     size_t skip = (size_t)(stages.x / PER) * Q::BYTES;
     const uint8_t *mine[2] = {panel[0] + skip, panel[1] + skip};
-    m.ring += threadIdx.x / 32 * SLOTS * 2 * Q::BYTES;
-    for (int i = 0; i < SLOTS; i++) copy_weights<TYPE>(mine, i, n_blocks, i, m);
+    m.ring += threadIdx.x / 32 * a.slots * 2 * Q::BYTES;
+    for (int i = 0; i < a.slots; i++) copy_weights<TYPE>(mine, i, n_blocks, i, m);
     supply s = supply_of<ROWS>(a, row, stages);
     begin();
-    for (int i = 0; i < AHEAD; i++) copy_stage<ROWS>(&s, m);
+    for (int i = 0; i < a.stages - 2; i++) copy_stage<ROWS>(&s, m);
     int stage = 0, before = -1, slot = 0; /* before: the stage that the tensor cores may still read */
     uint32_t stage_turn = 0, slot_turn = 0;
 #pragma unroll 1
@@ -121,11 +121,11 @@ static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args
                     if (u == 0 && before >= 0 && threadIdx.x % 32 == 0) done_with(m.free + before);
                 }
                 before = stage;
-                if (++stage == STAGES) stage = 0, stage_turn ^= 1;
+                if (++stage == a.stages) stage = 0, stage_turn ^= 1;
             }
             __syncwarp();
-            copy_weights<TYPE>(mine, k + SLOTS, n_blocks, slot, m);
-            if (++slot == SLOTS) slot = 0, slot_turn ^= 1;
+            copy_weights<TYPE>(mine, k + a.slots, n_blocks, slot, m);
+            if (++slot == a.slots) slot = 0, slot_turn ^= 1;
         }
         group_wait<0>();
         end_segment<ROWS>(x, done == 0);
@@ -211,9 +211,9 @@ template <int ROWS> static __device__ __forceinline__ void tiles_product(const r
     const uint8_t *panel[2];
     int first = gated ? at * 8 + warp % 4 * 2 : at * 16 + warp * 2;
     for (int i = 0; i < 2; i++) panel[i] = panel_at(p, first + i);
-    tile_memory m = {shared, shared + STAGES * ROWS * 128, stage_arrived, slot_arrived[warp], stage_free};
+    tile_memory m = {shared, shared + a.stages * ROWS * 128, stage_arrived, slot_arrived[warp], stage_free};
     if (threadIdx.x < STAGES) expect_one(m.stage + threadIdx.x), expect_warps(m.free + threadIdx.x, WARPS_OF_BLOCK);
-    if (threadIdx.x % 32 < SLOTS) expect_one(m.slot + threadIdx.x % 32);
+    if (threadIdx.x % 32 < SLOTS) expect_one(m.slot + threadIdx.x % 32, 2);
     expecting();
     __syncthreads();
     int2 stages = stages_of(a, gridDim.z > 1 ? blockIdx.z : 0, gridDim.z > 1 ? blockIdx.z + 1 : a.segments);

@@ -16,16 +16,6 @@ static __device__ __forceinline__ void mma_bf16(float c[4], uint32_t a0, uint32_
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
-
-/* Four 8 x 8 matrices of 2 bytes in shared memory: lane l names line l % 8 of matrix l / 8, and gets of each the elements
- * l % 4 * 2, + 1 of line l / 4. */
-static __device__ __forceinline__ void load_lines(uint32_t m[4], const uint8_t *line)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(line))
-                 : "memory");
-}
 #endif
 
 /* To nearest, ties to even; what is not a number stays so. */

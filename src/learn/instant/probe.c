@@ -22,7 +22,7 @@ typedef struct position {
 typedef struct reading {
     int32_t *ids; /* NULL: there is none */
     int n, at;    /* tokens, and how many of them were computed */
-    int n_rows;   /* at a time */
+    int n_rows;   /* at a time at most */
     int count;    /* positions so far */
     rvi_row *rows;
     rvi_pages *pool;
@@ -365,10 +365,11 @@ static rv_status read_rows(rvi_probe *p, int n, rv_error *err)
     return st;
 }
 
-rv_status rvi_probe_go_on(rvi_probe *p, rv_error *err)
+rv_status rvi_probe_go_on(rvi_probe *p, int n_rows, rv_error *err)
 {
     reading *r = &p->now;
-    rv_status st = read_rows(p, RVI_MIN(r->n_rows, r->n - r->at), err);
+    int most = RVI_MIN(r->n_rows, r->n - r->at);
+    rv_status st = read_rows(p, RVI_MIN(n_rows, most), err);
     if (!st && r->at < r->n) return RV_OK;
     if (!st) p->n_positions[p->n_texts++] = r->count;
     end_reading(p);
@@ -378,5 +379,5 @@ rv_status rvi_probe_go_on(rvi_probe *p, rv_error *err)
 rv_status rvi_probe_add(rvi_probe *p, const int32_t *ids, size_t n, rv_error *err)
 {
     rv_status st = rvi_probe_begin(p, ids, n, RVI_PROBE_TOKENS, err);
-    return st ? st : rvi_probe_go_on(p, err);
+    return st ? st : rvi_probe_go_on(p, RVI_PROBE_TOKENS, err);
 }

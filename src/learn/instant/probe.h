@@ -27,11 +27,11 @@ rv_status rvi_probe_new(rvi_probe **out, rvi_capturer *by, const rvi_model *m, i
 void rvi_probe_free(rvi_probe *p); /* accepts NULL */
 /* Runs a text of 2 or more tokens through the model as it is. */
 rv_status rvi_probe_add(rvi_probe *p, const int32_t *ids, size_t n, rv_error *err) RVI_MUST_CHECK;
-/* The same, n_rows rows at a time, with the same bits: begins a text; goes on with it, until it is
- * in. What fails was not begun. */
+/* The same, up to n_rows rows at a time, with the same bits: begins a text; goes on with it, by so
+ * many, until it is in. What fails was not begun. */
 rv_status rvi_probe_begin(rvi_probe *p, const int32_t *ids, size_t n, int n_rows,
                           rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_probe_go_on(rvi_probe *p, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_probe_go_on(rvi_probe *p, int n_rows, rv_error *err) RVI_MUST_CHECK;
 bool rvi_probe_has_begun(const rvi_probe *p);
 int rvi_probe_n_texts(const rvi_probe *p);
 

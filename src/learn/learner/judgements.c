@@ -84,8 +84,8 @@ static rv_status begin_text(rvi_learner *l, int n_rows, rv_error *err)
     return st;
 }
 
-/* So many rows more of the probe, which is not whole. */
-static rv_status make_probe(rvi_learner *l, int n_rows, rv_error *err)
+/* So many rows more of the probe, which is not whole, of a text that has `most` at a time. */
+static rv_status make_probe(rvi_learner *l, int n_rows, int most, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rv_status st = RV_OK;
@@ -93,8 +93,8 @@ static rv_status make_probe(rvi_learner *l, int n_rows, rv_error *err)
         in->n_taken = 0;
         st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
     }
-    if (!st && !rvi_probe_has_begun(in->probe)) st = begin_text(l, n_rows, err);
-    if (!st) st = rvi_probe_go_on(in->probe, err);
+    if (!st && !rvi_probe_has_begun(in->probe)) st = begin_text(l, most, err);
+    if (!st) st = rvi_probe_go_on(in->probe, n_rows, err);
     if (st) {
         rvi_probe_free(in->probe);
         in->probe = NULL;
@@ -114,8 +114,20 @@ rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
 static rv_status need_probe(rvi_learner *l, rv_error *err)
 {
     rv_status st = need_capturer(l, err);
-    while (!st && !has_probe(l)) st = make_probe(l, RVI_PROBE_TOKENS, err);
+    while (!st && !has_probe(l)) st = make_probe(l, RVI_PROBE_TOKENS, RVI_PROBE_TOKENS, err);
     return st;
+}
+
+/* As many rows as the time allows; false: that failed. */
+static bool probe_piece(rvi_learner *l)
+{
+    rvi_instant *in = &l->instant;
+    int n = RVI_PIECE_ROWS;
+    if (in->piece_seconds > 0) n = rvi_budget_beside(&in->piece_cost, 0, n, in->piece_seconds);
+    double start = rvi_os_seconds();
+    rv_status st = make_probe(l, n, RVI_PIECE_ROWS, NULL);
+    rvi_budget_note(&in->piece_cost, n, 0, rvi_os_seconds() - start);
+    return !st;
 }
 
 bool rvi_instant_prepare(rvi_learner *l, bool judging)
@@ -133,7 +145,7 @@ bool rvi_instant_prepare(rvi_learner *l, bool judging)
         }
         return true;
     }
-    return probes && !make_probe(l, RVI_PIECE_ROWS, NULL) && !has_probe(l);
+    return probes && probe_piece(l) && !has_probe(l);
 }
 
 static rv_status need_micro(rvi_learner *l, rv_error *err)

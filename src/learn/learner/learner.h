@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
+#include "decode/budget.h"
 #include "learn/consolidate/options.h"
 #include "learn/instant/micro.h"
 #include "learn/recognise/recogniser.h"
@@ -62,6 +63,8 @@ typedef struct rvi_instant {
     int since_probe;             /* events */
     bool probe_due;              /* and not done yet */
     rvi_capturer *next_capturer; /* is on its way, in pieces; NULL: it is not */
+    double piece_seconds;        /* that a piece may take; 0: as long as its rows do */
+    rvi_budget piece_cost;       /* what rows of the probe took */
 } rvi_instant;
 
 /* What the background thread does, and how far it is, for whoever asks, on any thread. */
@@ -175,7 +178,11 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
  *   an answer does. */
 bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turns);
 bool rvi_instant_prepare(rvi_learner *l, bool judging);
-enum { RVI_PIECE_ROWS = 8, RVI_PIECE_HEAD_ROWS = 8192 }; /* of the model; rows of its head, read */
+enum {
+    RVI_PIECE_ROWS = 8,
+    RVI_PIECE_HEAD_ROWS = 8192
+}; /* of the model, at most; rows of its head,
+                                                            read */
 
 /* How answers to this question must not go on: up to max; returns how many. Texts are the learner's
  * own, valid until the next call. */
