@@ -63,7 +63,7 @@ RV_API rv_status rv_learner_replay(rv_learner *l, rv_learn_progress_fn progress,
     X(no_same_fence, int, 0,                                                                       \
       "an ablation: questions about a lesson's own subject are not among the texts that must not " \
       "change")                                                                                    \
-    X(group_size, int, 10, "corrections of a group, 1..1000")                                      \
+    X(group_size, int, 20, "corrections of a group, 1..1000")                                      \
     X(rank, int, 8, "of an adapter, 1..256")                                                       \
     X(alpha, float, 16, "of an adapter")                                                           \
     X(n_steps, int, 0, "of training; 0: as the recipe wants")                                      \

@@ -10,6 +10,7 @@
 #include "harness/assert_ok.h"
 #include "learn/recognise/reading.h"
 #include "learn/recognise/recogniser.h"
+#include "learn/recognise/sentences.h"
 
 static rvi_recogniser *recogniser(void)
 {
@@ -312,6 +313,28 @@ static void lessons_are_read_before_anybody_asks(void **state)
         rvi_buf_deinit(&book.data[what]);
 }
 
+static void check_apart(const char *text, const char *other, const char *rest, bool share)
+{
+    rvi_buf out = {0};
+    assert_int_equal(rvi_sentences_apart(text, strlen(text), other, strlen(other), &out), share);
+    assert_true(rvi_buf_putc(&out, 0)); /* there may be nothing */
+    assert_string_equal(out.data, rest);
+    rvi_buf_deinit(&out);
+}
+
+static void shared_sentences_are_left_out(void **state)
+{
+    (void)state;
+    check_apart("I have a boat. It leaks. Why?", "Why?  I have a boat.", "It leaks.", true);
+    check_apart("I have a boat. It leaks. Why?", "I have a ship. It rolls. How?",
+                "I have a boat. It leaks. Why?", false);
+    check_apart("It costs 3.50 now.\nIs that much", "Is that much", "It costs 3.50 now.", true);
+    check_apart("\xE8\x88\xB9\xE3\x80\x82\xE4\xBD\x95?", "\xE8\x88\xB9\xE3\x80\x82\xE4\xBD\x95",
+                "\xE4\xBD\x95?", true);
+    check_apart("", "Why?", "", false);
+    check_apart("Why?", "", "Why?", false);
+}
+
 /* Bytes of a stranger: nothing but a status. */
 static void any_bytes_can_be_taught_and_asked(void **state)
 {
@@ -341,6 +364,7 @@ int main(void)
         cmocka_unit_test(an_earlier_turn_explains_a_request),
         cmocka_unit_test(readings_are_kept),
         cmocka_unit_test(lessons_are_read_before_anybody_asks),
+        cmocka_unit_test(shared_sentences_are_left_out),
         cmocka_unit_test(any_bytes_can_be_taught_and_asked),
     };
     return cmocka_run_group_tests_name("recognise", tests, NULL, NULL);

@@ -394,6 +394,71 @@ static void names_nearly_alike_are_told_apart(void **state)
     golden_close(&g);
 }
 
+/* Long texts are alike by their many words, and by what both tell before they ask. */
+static void long_requests_are_told_apart(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    static const char story[] =
+        "I bought a Tarrow 300 coffee grinder at the flea market last month. ";
+    static const struct {
+        const char *told, *request;
+        bool sure;
+    } asked[] = {
+        {story,
+         "It starts, but after ten seconds a red lamp comes on and it stops. Hopper and "
+         "burrs are clean. How do I get it going again?",
+         true},
+        {"",
+         "My second-hand Tarrow 300 grinder stops after ten seconds with a red lamp, although "
+         "the hopper is empty and the burrs are brushed. What now?",
+         true},
+        {story,
+         "It runs, but the powder is far too coarse. I have emptied the bean hopper and "
+         "brushed out the burrs. What should I do now?",
+         false},
+        {story, "It has no manual. How many beans fit into it?", false},
+        {"",
+         "I look after the greenhouse at our school while the caretaker is away. I water it twice "
+         "a week. The tap has begun to drip. Who has the key to the water main?",
+         false},
+    };
+    golden g;
+    golden_open(&g, path, NULL, false, 2, NULL);
+    rvi_tokenizer *t = open_cached_tokenizer(path);
+    rvi_embedder *e;
+    rvi_recogniser *r = NULL;
+    assert_ok(rvi_embedder_new(&e, g.m, t, g.m->be, err));
+    assert_ok(rvi_recogniser_new(&r, e, NULL, err));
+    rvi_buf question = {0};
+    assert_true(rvi_buf_printf(
+        &question,
+        "%sIt starts, but after ten seconds a red lamp comes on and it stops. I have "
+        "emptied the bean hopper and brushed out the burrs. What should I do now?",
+        story));
+    assert_ok(rvi_recogniser_add(r, 1, question.data, "Hold both buttons.", err));
+    static const char other[] = "I moved to Harnley in spring and I pay my council tax by standing "
+                                "order. Yesterday I got a "
+                                "letter that says I still owe two months, though my bank shows "
+                                "both payments. The number on "
+                                "the letter is always engaged. Who can sort this out for me?";
+    assert_ok(rvi_recogniser_add(r, 2, other, "Mrs Odell.", err));
+    for (size_t i = 0; i < RVI_COUNT(asked); i++) {
+        rvi_recognised found = {0};
+        size_t n = 0;
+        question.len = 0;
+        assert_true(rvi_buf_printf(&question, "%s%s", asked[i].told, asked[i].request));
+        assert_ok(rvi_recogniser_ask(r, question.data, &found, 1, &n, err));
+        if (found.sure != asked[i].sure)
+            fail_msg("%s: %.3f", asked[i].request, (double)found.probability);
+    }
+    rvi_buf_deinit(&question);
+    rvi_recogniser_free(r);
+    rvi_embedder_free(e);
+    rvi_tokenizer_free(t);
+    golden_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(judges_as_it_was_trained),
@@ -402,6 +467,7 @@ int main(void)
                                        cmocka_unit_test(follow_ups_are_taught_with_their_context),
                                        cmocka_unit_test(other_persons_ask_for_something_else),
                                        cmocka_unit_test(passes_may_wait),
-                                       cmocka_unit_test(names_nearly_alike_are_told_apart)};
+                                       cmocka_unit_test(names_nearly_alike_are_told_apart),
+                                       cmocka_unit_test(long_requests_are_told_apart)};
     return cmocka_run_group_tests_name("judge", tests, find_model, NULL);
 }

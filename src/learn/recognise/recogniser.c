@@ -7,6 +7,7 @@
 #include "learn/journal/text.h"
 #include "learn/recognise/follow.h"
 #include "learn/recognise/judge.h"
+#include "learn/recognise/rest.h"
 #include "learn/recognise/sentences.h"
 
 enum {
@@ -36,6 +37,11 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 /* Of the words that tell what a lesson is about ("Australia. And its capital?"), as much must stand
  * in a request, the rare ones counting most: without them it asks for the same of anything. */
 #define ABOUT 0.55f
+
+/* Of a long text as many words count as are read. Judge and embedder learned from short ones, and
+ * find long ones alike that have nothing to do with each other: on the whole they must be this
+ * alike. */
+#define LONG_LIKENESS 0.82f
 
 /* A gist that is looked at often: in steps of 1 / STEPS, whose products compilers make vectors of
  * and whose sums, since the vectors have length 1, are no larger than their square. */
@@ -315,7 +321,7 @@ rv_status rvi_recogniser_read(rvi_recogniser *r, uint64_t number, rv_error *err)
 typedef struct candidate {
     size_t at;
     float likeness, probability;
-    bool compared;
+    bool same, compared;
 } candidate;
 
 /* Keeps the likest, at most HALF of them. */
@@ -327,6 +333,16 @@ static void put_candidate(candidate list[HALF], size_t *n, size_t at_lesson, flo
     list[at] = (candidate){.at = at_lesson, .likeness = likeness};
 }
 
+static float letters_of(const outline *a, const outline *b)
+{
+    return rvi_dot_16(a->spelled, b->spelled, RVI_SPELLING) / (STEPS * STEPS);
+}
+
+static float meaning_of(const outline *a, const outline *b)
+{
+    return rvi_dot_16(a->meaning, b->meaning, RVI_EMBEDDER_WIDTH) / (STEPS * STEPS);
+}
+
 /* The lessons most like the request on the whole, and those that are spelled most like it: of
  * scripts that the embedder hardly knows, meanings tell little. */
 static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidate list[SHORT_LIST])
@@ -336,11 +352,13 @@ static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidat
     outline asked;
     outline_of(&asked, request);
     for (size_t i = 0; i < r->n; i++) {
-        const outline *x = &r->outlines[i];
-        float letters = rvi_dot_16(x->spelled, asked.spelled, RVI_SPELLING) / (STEPS * STEPS);
-        float meaning = rvi_dot_16(x->meaning, asked.meaning, RVI_EMBEDDER_WIDTH) / (STEPS * STEPS);
-        put_candidate(list, &n, i, meaning + 0.5f * letters);
+        float letters = letters_of(&r->outlines[i], &asked);
+        put_candidate(list, &n, i, meaning_of(&r->outlines[i], &asked) + 0.5f * letters);
         put_candidate(spelled, &n_spelled, i, letters);
+    }
+    for (size_t i = 0; i < n_spelled; i++) {
+        candidate *c = &spelled[i];
+        c->likeness = meaning_of(&r->outlines[c->at], &asked) + 0.5f * c->likeness;
     }
     for (size_t i = 0, n_likest = n; i < n_spelled; i++) {
         bool new = true;
@@ -361,10 +379,17 @@ static bool is_same(const lesson *x, const rvi_reading *asked, const char *text,
     return same && !a->cut && !asked->cut;
 }
 
-/* Texts that begin alike may ask for anything at an end that was not read. */
-static float judge(const lesson *x, const rvi_reading *asked)
+static bool is_long(const lesson *x, const rvi_reading *asked)
 {
-    return x->asked->cut || asked->cut ? 0 : rvi_judge(x->asked, x->answered, asked);
+    return x->asked->n == RVI_READING_WORDS || asked->n == RVI_READING_WORDS;
+}
+
+/* Texts that begin alike may ask for anything at an end that was not read. */
+static float judge(const lesson *x, const rvi_reading *asked, float likeness)
+{
+    if (x->asked->cut || asked->cut) return 0;
+    if (asked->embedded && likeness < LONG_LIKENESS && is_long(x, asked)) return 0;
+    return rvi_judge(x->asked, x->answered, asked);
 }
 
 /* Is the request about what the lesson is about? */
@@ -463,7 +488,7 @@ static rv_status compare(rvi_recogniser *r, candidate *list, size_t n, const rvi
 {
     candidate *best[COMPARED];
     for (size_t i = 0; i < n; i++)
-        if (list[i].compared) return RV_OK; /* it is the very question */
+        if (list[i].same) return RV_OK; /* nothing is left to compare */
     size_t n_best = likeliest(r, list, n, best);
     if (!n_best) return RV_OK;
     bool clear = n_best == 1 || odds_of(best[0]) > CLEAR * odds_of(best[1]);
@@ -494,29 +519,56 @@ static void put_in(const rvi_recognised *found, rvi_recognised *out, size_t max,
     out[at] = *found;
 }
 
-/* Adds the lessons that this part of a request may ask for to the likeliest so far. lacks_start:
- * its first words were left out, so it says nothing of lessons that have such words. */
-static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, bool lacks_start,
-                          rvi_recognised *out, size_t max, size_t *n, rv_error *err)
+/* A request, and the part of it that is looked at. lacks_start: its first words were left out, so
+ * it says nothing of lessons that have such words. */
+typedef struct part {
+    const char *request, *text;
+    size_t n_request, len;
+    bool lacks_start;
+} part;
+
+/* Those that a long request seems to ask for, once more without what it shares with them. */
+static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const part *p,
+                             const rvi_reading *asked, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < n; i++) {
+        candidate *c = &list[i];
+        const lesson *x = &r->lessons[c->at];
+        float rest = 1;
+        if (c->same || (r->embedder && !c->compared) || c->probability < sure_of(r) ||
+            !is_long(x, asked))
+            continue;
+        st = rvi_rest_judge(r->embedder, x->question, x->answered, p->request, p->n_request, &rest,
+                            err);
+        c->probability = fminf(c->probability, rest);
+    }
+    return st;
+}
+
+/* Adds the lessons that this part of a request may ask for to the likeliest so far. */
+static rv_status ask_part(rvi_recogniser *r, const part *p, rvi_recognised *out, size_t max,
+                          size_t *n, rv_error *err)
 {
     rvi_reading *asked = NULL;
     candidate list[SHORT_LIST];
-    rv_status st = rvi_reading_new(&asked, r->embedder, text, len, false, err);
+    rv_status st = rvi_reading_new(&asked, r->embedder, p->text, p->len, false, err);
     size_t n_list = !st ? shorten(r, &asked->gist, list) : 0;
     for (size_t i = 0; !st && i < n_list; i++) {
         lesson *x = &r->lessons[list[i].at];
         if ((st = need_reading(r, x, err))) break;
-        list[i].compared = is_same(x, asked, text, len); /* nothing is left to compare */
-        if (list[i].compared)
+        list[i].same = is_same(x, asked, p->text, p->len);
+        if (list[i].same)
             list[i].probability = 1;
-        else if ((!lacks_start || !x->begins_apart) && is_about(x, asked))
-            list[i].probability = judge(x, asked);
+        else if ((!p->lacks_start || !x->begins_apart) && is_about(x, asked))
+            list[i].probability = judge(x, asked, list[i].likeness);
     }
     if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
+    if (!st) st = judge_rests(r, list, n_list, p, asked, err);
     for (size_t i = 0; i < *n; i++) out[i].has = out[i].resembles = 0; /* words of another text */
     for (size_t i = 0; !st && i < n_list; i++) {
         const candidate *c = &list[i];
-        if (r->embedder && !c->compared && is_worth_comparing(r, c))
+        if (r->embedder && !c->same && !c->compared && is_worth_comparing(r, c))
             continue; /* others are likelier */
         rvi_recognised found = {.lesson = r->lessons[c->at].number,
                                 .probability = c->probability,
@@ -565,10 +617,11 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
     if (st || !r->n) return st;
     if (n_bare < end) st = ask_same(r, request, end, out, max, n, err);
-    if (!st && !*n) st = ask_part(r, bare, n_bare, false, out, max, n, err);
+    part p = {request, bare, end, n_bare, false};
+    if (!st && !*n) st = ask_part(r, &p, out, max, n, err);
     bool sure = !st && *n && out[0].sure;
-    if (!st && n_asking && n_asking < n_bare && !sure)
-        st = ask_part(r, asking, n_asking, asking > sentence, out, max, n, err);
+    p = (part){request, asking, end, n_asking, asking > sentence};
+    if (!st && n_asking && n_asking < n_bare && !sure) st = ask_part(r, &p, out, max, n, err);
     return st;
 }
 
@@ -639,8 +692,11 @@ rv_status rvi_recogniser_follow(rvi_recogniser *r, const char *earlier, const ch
     end = rvi_sentence_trim(&bare, end, MANNERS_BYTES);
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
     if (!st && r->n) st = resolve(r, earlier, bare, end, &meant, err);
-    for (size_t i = 0; !st && i < meant.n; i++)
-        st = ask_part(r, meant.texts[i].data, meant.texts[i].len, false, out, max, n, err);
+    for (size_t i = 0; !st && i < meant.n; i++) {
+        const rvi_buf *text = &meant.texts[i];
+        const part p = {text->data, text->data, text->len, text->len, false};
+        st = ask_part(r, &p, out, max, n, err);
+    }
     *last = meant.n > 0 || !tells_nothing(earlier);
     for (size_t i = 0; i < RESOLVED; i++) rvi_buf_deinit(&meant.texts[i]);
     return st;

@@ -44,6 +44,45 @@ size_t rvi_sentence_asking(const char *text, size_t end, const char **out)
     return len;
 }
 
+/* The next sentence, without spaces around it; *text and *len: what comes behind it. */
+static bool next(const char **text, size_t *len, const char **out, size_t *n)
+{
+    while (*len && strchr(" \t\r\n", **text)) (*text)++, (*len)--;
+    size_t end = 0, mark = 0;
+    while (end < *len && !(mark = mark_at(*text + end, *len - end, false))) end++;
+    *out = *text;
+    *n = end + mark;
+    *text += *n;
+    *len -= *n;
+    return *n > 0;
+}
+
+static bool has_sentence(const char *text, size_t len, const char *sentence, size_t n)
+{
+    const char *s;
+    size_t n_s;
+    while (next(&text, &len, &s, &n_s))
+        if (n_s == n && !memcmp(s, sentence, n)) return true;
+    return false;
+}
+
+bool rvi_sentences_apart(const char *text, size_t len, const char *other, size_t n_other,
+                         rvi_buf *out)
+{
+    const char *s;
+    size_t n;
+    bool shared = false;
+    while (next(&text, &len, &s, &n)) {
+        if (has_sentence(other, n_other, s, n)) {
+            shared = true;
+            continue;
+        }
+        if (out->len) rvi_buf_putc(out, ' ');
+        rvi_buf_append(out, s, n);
+    }
+    return shared;
+}
+
 bool rvi_sentence_names_nothing(const char *text, size_t len, bool begins)
 {
     for (size_t i = 0; i < len; i++)

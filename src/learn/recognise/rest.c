@@ -1,0 +1,41 @@
+#include "learn/recognise/rest.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "learn/recognise/judge.h"
+#include "learn/recognise/sentences.h"
+
+static rv_status judge(rvi_embedder *embedder, const rvi_buf *question, const rvi_reading *answer,
+                       const rvi_buf *request, float *out, rv_error *err)
+{
+    rvi_reading *a = NULL, *b = NULL;
+    rv_status st = rvi_reading_new(&a, embedder, question->data, question->len, false, err);
+    if (!st) st = rvi_reading_new(&b, embedder, request->data, request->len, false, err);
+    float p = !st ? rvi_judge(a, answer, b) : 0;
+    if (!st && embedder) {
+        rvi_embedder_pair pair = {a->ids, b->ids, (size_t)a->n_ids, (size_t)b->n_ids, 0};
+        st = rvi_embedder_compare(embedder, &pair, 1, err);
+        p = rvi_judge_compared(p, pair.odds);
+    }
+    rvi_reading_free(a);
+    rvi_reading_free(b);
+    *out = p;
+    return st;
+}
+
+rv_status rvi_rest_judge(rvi_embedder *embedder, const char *question, const rvi_reading *answer,
+                         const char *request, size_t len, float *out, rv_error *err)
+{
+    rvi_buf asked = {0}, taught = {0};
+    size_t n = strlen(question);
+    *out = 1;
+    bool share = rvi_sentences_apart(question, n, request, len, &taught);
+    (void)rvi_sentences_apart(request, len, question, n, &asked);
+    rv_status st = taught.failed || asked.failed ? rvi_nomem(err, "sentences") : RV_OK;
+    if (!st && share && taught.len && asked.len)
+        st = judge(embedder, &taught, answer, &asked, out, err);
+    rvi_buf_deinit(&asked);
+    rvi_buf_deinit(&taught);
+    return st;
+}

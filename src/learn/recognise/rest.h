@@ -1,0 +1,16 @@
+/* rest.h - what two long texts do not share.
+ *
+ * Who asks something else about the same matter tells the same first, often in the same words. Then
+ * most of a long request is like the lesson's question, whatever it asks. So what is left of both
+ * without the sentences that stand in both is judged once more, by itself. */
+#ifndef RVI_LEARN_RECOGNISE_REST_H
+#define RVI_LEARN_RECOGNISE_REST_H
+
+#include "learn/recognise/reading.h"
+
+/* The probability that what is left of a request asks for what is left of a question; 1: they share
+ * no sentence, or one has nothing else. answer: of the lesson. embedder NULL: there is none. */
+rv_status rvi_rest_judge(rvi_embedder *embedder, const char *question, const rvi_reading *answer,
+                         const char *request, size_t len, float *out, rv_error *err) RVI_MUST_CHECK;
+
+#endif
