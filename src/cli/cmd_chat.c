@@ -449,13 +449,34 @@ static bool is_quotes(const rvi_buf *line)
 static bool opens_block(const rvi_buf *line)
 {
     size_t len = line_end(line);
-    if (len < 5 || memcmp(line->data + len - 4, " \"\"\"", 4)) return false;
-    const char *at = line->data + strcspn(line->data, " ");
-    while (at < line->data + len - 3) {
-        at += strspn(at, " ");
-        if (at < line->data + len - 3 && strncmp(at, "--", 2)) return false;
-        at += strcspn(at, " ");
+    if (len < 5 || memcmp(line->data + len - 3, "\"\"\"", 3)) return false;
+    const char *at = line->data + strcspn(line->data, " \t"), *quotes = line->data + len - 3;
+    while (at < quotes) {
+        at += strspn(at, " \t");
+        if (at < quotes && strncmp(at, "--", 2)) return false;
+        at += strcspn(at, " \t");
     }
+    return at > quotes;
+}
+
+/* A line of several was pasted. Where it has a block as a whole, or the rest of one that is open,
+ * with the quotes that end it, that goes into the message: true. */
+static bool take_pasted(const rvi_buf *line, bool block, rvi_buf *message, bool *is_command)
+{
+    size_t last = line->len, n = 0;
+    while (last && line->data[last - 1] != '\n') last--;
+    rvi_buf end = {.data = line->data + last, .len = line->len - last}, head = {.data = line->data};
+    if (!last || !is_quotes(&end)) return false;
+    if (!block) {
+        head.len = (size_t)((char *)memchr(line->data, '\n', last) - line->data);
+        n = head.len + 1;
+        bool opens = line->data[0] == '/' && line->data[1] != '/' && opens_block(&head);
+        if (!opens && !is_quotes(&head)) return false;
+        *is_command = opens;
+        if (opens) rvi_buf_append(message, line->data, line_end(&head) - 3);
+        if (opens) rvi_buf_putc(message, '\n');
+    }
+    if (last > n) rvi_buf_append(message, line->data + n, last - n - 1);
     return true;
 }
 
@@ -483,6 +504,10 @@ static cli_read read_message(cli_chat_state *t, rvi_buf *line, rvi_buf *message,
         cli_read r = read_line(t, first, line);
         if (r == CLI_READ_END) *open = block;
         if (r != CLI_READ_LINE) return r;
+        if (!more && take_pasted(line, block, message, is_command)) {
+            block = false;
+            break;
+        }
         if (is_quotes(line) && !more && (block || t->editor)) {
             if (block) break;
             block = true;

@@ -75,7 +75,7 @@ static bool is_allowed(const rvi_bound *b, size_t id)
 static rv_status go_on(rvi_bound *b, int left, const float *logits, size_t n_vocab, int32_t *id,
                        rv_error *err)
 {
-    enum { FEW = 32 };
+    enum { FEW = 8 }; /* each takes a search, while others wait */
     int32_t tried[FEW];
     *id = -1;
     for (int n_tried = 0; n_tried < FEW; n_tried++) {

@@ -236,7 +236,10 @@ static int choose_way(rvi_pace *p, int n_tokens, int most, double part, double r
     }
     bool seldom = stretch(p, 0, n_tokens) > part * (p->n_dear ? sure : 1);
     int way = widest(p, n_tokens, most, RVI_MIN(part, room));
-    p->n_dear = seldom && way < 0 ? RVI_MIN(p->n_dear + 1, DOUBT) : 0;
+    if (!seldom || way >= 0)
+        p->n_dear = 0;
+    else if (p->alone) /* or else nothing is measured */
+        p->n_dear = RVI_MIN(p->n_dear + 1, DOUBT);
     p->seldom = p->n_dear == DOUBT;
     if (p->seldom) return seldom_way(p, n_tokens, most, part, room);
     if (p->n_dear) { /* one row is measured once more */

@@ -195,6 +195,14 @@ def many_lines():
         saved(t),
     )
     t.ask("/clear")
+    t.send(b'\x1b[200~"""\rfirst\r/second\r"""\x1b[201~')
+    t.ask("")
+    verdict(
+        "a block that is pasted with its quotes is one message without them",
+        users(saved(t)) == ["first\n/second"],
+        saved(t),
+    )
+    t.ask("/clear")
     t.send("\x1b[200~".encode() + "é€𝄞 ".encode() * 4 + b"\x1b[201~")
     t.ask("")
     t.ask(b"caf\xe9 ol\xc3\xa9")

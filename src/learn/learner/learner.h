@@ -178,11 +178,8 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
  *   an answer does. */
 bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turns);
 bool rvi_instant_prepare(rvi_learner *l, bool judging);
-enum {
-    RVI_PIECE_ROWS = 8,
-    RVI_PIECE_HEAD_ROWS = 8192
-}; /* of the model, at most; rows of its head,
-                                                            read */
+/* Of the model at most, and of its head, which is read. */
+enum { RVI_PIECE_ROWS = 8, RVI_PIECE_HEAD_ROWS = 8192 };
 
 /* How answers to this question must not go on: up to max; returns how many. Texts are the learner's
  * own, valid until the next call. */

@@ -8,7 +8,7 @@
 #include "kv/pages.h"
 #include "learn/recognise/compare_weights.h"
 
-enum { TEXTS = 24, PAIRS = 48 }; /* remembered: of two requests and the turns before them */
+enum { TEXTS = 64, PAIRS = 48 }; /* remembered: of two requests and the turns before them */
 
 /* What a text came to: states and mean as rvi_embedder_read gives them. */
 typedef struct known_text {

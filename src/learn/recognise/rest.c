@@ -12,8 +12,10 @@ static rv_status judge(rvi_embedder *embedder, const rvi_buf *question, const rv
     rvi_reading *a = NULL, *b = NULL;
     rv_status st = rvi_reading_new(&a, embedder, question->data, question->len, false, err);
     if (!st) st = rvi_reading_new(&b, embedder, request->data, request->len, false, err);
-    float p = !st ? rvi_judge(a, answer, b) : 0;
-    if (!st && embedder) {
+    /* what has no words asks for nothing, and of a text too long to be read the end is missing */
+    bool tells = !st && a->n && b->n && !a->cut && !b->cut;
+    float p = tells ? rvi_judge(a, answer, b) : 1;
+    if (tells && embedder) {
         rvi_embedder_pair pair = {a->ids, b->ids, (size_t)a->n_ids, (size_t)b->n_ids, 0};
         st = rvi_embedder_compare(embedder, &pair, 1, err);
         p = rvi_judge_compared(p, pair.odds);

@@ -54,6 +54,7 @@ static bool next(const char **text, size_t *len, const char **out, size_t *n)
     *n = end + mark;
     *text += *n;
     *len -= *n;
+    while (*n && strchr(" \t\r\n", (*out)[*n - 1])) (*n)--;
     return *n > 0;
 }
 
