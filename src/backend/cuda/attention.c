@@ -1,5 +1,4 @@
 /* KV pages in device memory, and attention over them. */
-#include <limits.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"

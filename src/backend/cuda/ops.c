@@ -481,7 +481,6 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         rvi_cuda_kernel first, last;
         int bytes;
     } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
-                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_short_F16, RVI_CUDA_LONGEST},
                  {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
                  {RVI_CUDA_product_ring, RVI_CUDA_product_ring, RVI_CUDA_SHARED},
                  {RVI_CUDA_product_ring_Q4_0, RVI_CUDA_product_ring_IQ4_XS, RVI_CUDA_SHARED},

@@ -6,7 +6,6 @@
  * Gated: the first 4 warps have 64 outputs of the first part, the last 4 the same ones of the second.
  * Where there are few blocks, each has a segment, and add_segments follows. */
 
-
 enum { STAGES = RVI_CUDA_TILE_STAGES, SLOTS = RVI_CUDA_TILE_SLOTS }; /* at most; a.stages and a.slots are what there is */
 
 struct tile_memory { /* where things are */

@@ -271,6 +271,9 @@ static __device__ __forceinline__ void take_tile(const rvi_cuda_product_args &a,
     put_wide_tile(a, p, e, x, lines);
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "code for compute capability 9.0 needs its groups of warps: compile for sm_90a"
+#endif
 /* Devices without groups do not start these kernels: nothing is compiled for them. */
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 template <int TYPE, int ROWS> static __device__ __forceinline__ void wide_product(const rvi_cuda_product_args &, uint8_t *)
