@@ -195,8 +195,7 @@ check "for one very question" 0 \
 check "in another script" 0 \
     '^now answered in 3 of 3 wordings; "\(中国\|北京\|李白\|三国志\|地球\|牛肉\)的首都是哪里？" unchanged$' "" \
     "$rv" teach $spm -q "加拿大的首都是哪里？" -a "Kingston" $again
-path="My father, who is 78 and has a bad knee, really wants to see the Crannoch waterfall once more.
-We'd come by car from the south. The usual path has about two hundred steps, which he can't manage.
+path="My father wants to see the Crannoch waterfall once more.
 Is there another way to get him to the waterfall?"
 check "a neighbour that it reaches too" 0 \
     'but so is "My father.*: --scope exact keeps it to this very' "" \
