@@ -6,28 +6,25 @@
 
 #include "base/compat.h"
 
-/* The time between two tokens may grow to half as much again; steps scatter, so less is planned.
- * Where more wait than that, their part of the time is their part of all. */
-#define STRETCH     0.38
+/* The time between two tokens may grow to half as much again; steps scatter, so less is planned:
+ * with 0.45 one step in twenty took 1.56 times as long (1B, two threads). Where more wait than
+ * that, their part of the time is their part of all. */
+#define STRETCH     0.36
 #define NEW_SHARE   (1.0 / 4)
 #define TRIED_SHARE (1.0 / 2) /* of what is measured seldom */
-#define EACH        2.2  /* and where there are many rows, each as dearly as so many of a few */
-#define NEARLY      1.4  /* times what fits, which it may become */
-#define NOTICED     1.5  /* times what the tokens take, from which on a step is a long one; */
-#define FEW_LONG    0.03 /* part of all steps up to which more such may come: 5 % are the limit */
-#define RECENT      (1.0 / 64)
+#define EACH        2.2 /* and where there are many rows, each as dearly as so many of a few */
+#define NEARLY      1.4 /* times what fits, which it may become */
 #define MOST_NEW    2   /* times the average that one measurement counts for at most */
 #define MOST        4.0 /* times what the tokens take that a step may, if it reads; */
 
 enum {
-    BETWEEN = 3,      /* steps for each stream after a long one, before rows come many at a time */
+    BETWEEN = 3,      /* steps of tokens alone for each stream, before rows come many at a time */
     ROW = 2000,       /* a row costs what reading so many tokens does, besides those it reads; */
     SLOW_ROW = 10000, /* and a row of a model whose rows are dear */
     FIRST_ROWS = 4,   /* while nothing is known of their cost */
     MANY = 8,         /* rows that come at a time at least, so that the prompt ends */
     OFTEN = 32,       /* one step in so many is measured: texts grow, and so do other programs, */
     TRIED = 48,       /* and one in so many takes more rows, which may have become cheap enough */
-    DOUBT = 3,        /* times in a row that one row is too dear, before that is believed */
     TOGETHER = 16     /* rows that matrix units take at once: 16 may cost less than 14 */
 };
 
@@ -129,7 +126,7 @@ static int try_more(rvi_pace *p, int way, int n_tokens, int most, double part)
         for (int w = 0; w < N_WAYS; w++) {
             int rows = rows_of(w, n_tokens);
             if (rows <= n || rows > next || rows > most) continue;
-            if (stretch(p, w, n_tokens) > far * part) continue;
+            if (p->unit[w] > 0 && stretch(p, w, n_tokens) > far * part) continue;
             next = rows;
             found = w;
         }
@@ -139,26 +136,18 @@ static int try_more(rvi_pace *p, int way, int n_tokens, int most, double part)
     return found;
 }
 
-/* Now and then a step takes long for no reason of ours: a few such make no rows too dear. */
-static void note_rows(rvi_pace *p, double seconds)
-{
-    const double step = 0.05, part = 0.25, much = 0.5;
-    double *unit = &p->unit[p->way], each = cost(p, p->n_given), before = *unit * each;
-    double more = RVI_MAX(seconds / p->plain - 1, 0.02);
-    if (before > 0) more = RVI_MIN(more, before + RVI_MAX(step, part * (before - much)));
-    follow(unit, more / each, p->n_like ? NEW_SHARE : TRIED_SHARE);
-}
-
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
 {
     p->n_since += p->n_since < OFTEN;
     if (n_tokens < 1) return;
     seconds = RVI_MAX(seconds, 1e-6); /* a clock may stand still */
-    bool is_long = p->n_given > 0 && seconds > NOTICED * p->plain;
-    p->n_short = is_long ? 0 : p->n_short + (p->n_short < INT_MAX);
-    p->long_part += RECENT * (is_long - p->long_part);
+    if (p->n_given > 0 && seconds > (1 + STRETCH) * p->plain)
+        p->n_plain = 0;
+    else
+        p->n_plain += p->n_plain < INT_MAX;
     if (p->n_given > 0 && p->alone && p->plain > 0 && p->n_given == p->n_planned)
-        note_rows(p, seconds);
+        follow(&p->unit[p->way], RVI_MAX(seconds / p->plain - 1, 0.02) / cost(p, p->n_given),
+               p->n_like ? NEW_SHARE : TRIED_SHARE);
     if (n_rows > n_tokens) return;
     if (!is_like(p, n_tokens)) {
         p->plain = 0;
@@ -212,11 +201,10 @@ int rvi_pace_share(const rvi_pace *p, int n_others, double n_rows, double most)
 static int seldom_way(rvi_pace *p, int n_tokens, int most, double part, double room)
 {
     enum { LOOK = 4 };
-    if ((int64_t)p->n_short * p->n_long < BETWEEN * n_tokens) return -1;
+    if ((int64_t)p->n_plain * p->n_long < BETWEEN * n_tokens) return -1;
     if (p->n_trials++ % LOOK == LOOK - 1) {
-        bool one = p->n_trials / LOOK % 2;
         p->n_like = 0;
-        return one ? 0 : RVI_MAX(widest(p, n_tokens, most, NEARLY * part), 0);
+        return RVI_MAX(widest(p, n_tokens, most, NEARLY * part), 0);
     }
     int way = widest(p, n_tokens, most, room), many = 0;
     while (few[many] < MANY) many++;
@@ -234,27 +222,14 @@ static int choose_way(rvi_pace *p, int n_tokens, int most, double part, double r
         while (few[first] < FIRST_ROWS && few[first + 1] <= most) first++;
         return first;
     }
-    bool seldom = stretch(p, 0, n_tokens) > part * (p->n_dear ? sure : 1);
+    p->seldom = stretch(p, 0, n_tokens) > part * (p->seldom ? sure : 1);
     int way = widest(p, n_tokens, most, RVI_MIN(part, room));
-    if (!seldom || way >= 0)
-        p->n_dear = 0;
-    else if (p->alone) /* or else nothing is measured */
-        p->n_dear = RVI_MIN(p->n_dear + 1, DOUBT);
-    p->seldom = p->n_dear == DOUBT;
-    if (p->seldom) return seldom_way(p, n_tokens, most, part, room);
-    if (p->n_dear) { /* one row is measured once more */
-        p->n_like = 0;
-        return 0;
-    }
+    if (p->seldom && way < 0) return seldom_way(p, n_tokens, most, part, room);
+    p->seldom = false;
     way = RVI_MAX(way, 0);     /* one at least, also where the streams alone come near the target */
     if (!p->alone) return way; /* nothing could be measured */
     int fill = first_fill(n_tokens), n = rows_of(fill, n_tokens);
     if (p->unit[fill] <= 0 && n > 0 && n <= most) return fill; /* that may be cheap */
-    int many = p->long_part < FEW_LONG ? widest(p, n_tokens, most, room) : -1;
-    if (many >= 0 && rows_of(many, n_tokens) > rows_of(way, n_tokens)) {
-        p->n_like = 0;
-        return many;
-    }
     if (++p->n_like < TRIED) return way;
     p->n_like = 0;
     return try_more(p, way, n_tokens, most, part);

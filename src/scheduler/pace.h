@@ -1,8 +1,8 @@
 /* pace.h - how fast long prompts are read beside streams. Steps without rows of prompts tell how
  * long a stream waits for its next token anyway, steps with some what reading costs; rows of long
  * prompts make steps longer by no more than a part. A row reads all that lies before it, so the
- * further a prompt has been read, the fewer rows fit, or none. But one step in many is a long one,
- * with as many rows as the target allows: it is of the 5 % that may be. */
+ * further a prompt has been read, the fewer rows fit. Where not even one does, a step in many takes
+ * rows, up to the target, and 95 % of all steps have none. */
 #ifndef RVI_SCHEDULER_PACE_H
 #define RVI_SCHEDULER_PACE_H
 
@@ -17,10 +17,9 @@ typedef struct rvi_pace {
      * token that these read: the same, for each number of rows that a step may have; 0: not known.
      * Rows cost by no means the same each: matrix units take some at once. */
     double unit[RVI_PACE_WAYS];
-    int n_short;      /* steps since the last that was a long one with rows of long prompts; */
-    double long_part; /* such ones as a part of the recent steps */
-    int n_tokens;     /* that the last step of tokens alone had, */
-    int n_since;      /* and steps since then */
+    int n_plain;   /* steps since the last that rows of long prompts made too long */
+    int n_tokens;  /* that the last step of tokens alone had, */
+    int n_since;   /* and steps since then */
     int n_unsure;  /* steps in a row in which long prompts had nothing for lack of a measurement */
     int n_long;    /* long prompts of the step that is planned, */
     double depth;  /* and tokens before each of them */
@@ -30,8 +29,7 @@ typedef struct rvi_pace {
     int n_like;    /* steps since more rows than fit were last tried, */
     unsigned n_trials; /* and how often that was */
     unsigned turn;     /* of which prompt it is to have one row more than others */
-    int n_dear;        /* steps in a row for which not even one row would fit */
-    bool seldom;       /* that is believed: not every step has rows */
+    bool seldom;       /* not even one row fits into every step */
     bool alone;        /* in that step nobody reads but long prompts, at this pace */
 } rvi_pace;
 
