@@ -50,7 +50,7 @@ static const function functions[] = {
                     RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product) ROW(product_wide_F16_64, product) ROW(product_wide_F16_32, product)
 #undef X
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_short_##name, product)
-                    ROW(product_short, product) ROW(product_long, product) RVI_CUDA_QUANTS(X) ROW(product_short_F16, product)
+                    ROW(product_short, product) ROW(product_twice, product) ROW(product_long, product) ROW(product_panel, product) RVI_CUDA_QUANTS(X) ROW(product_short_F16, product)
 #undef X
     ROW(operands, operand) ROW(gemm_f32, gemm) ROW(gemm_bf16, gemm) ROW(span_attention, span)
         ROW(span_queries_back, span) ROW(span_keys_back, span) ROW(norm_back, norm_back)

@@ -138,7 +138,10 @@ static void products(void **state)
         check_product(be, &all[i], outs, 1, 768, 2);
         check_product(be, &all[i], outs, 1, i % 2 ? 2560 : 5376, 2);
     }
-    /* more tiles than the host's driver has blocks, of a row whose last segment is half of one */
+    /* an odd number of blocks in the last segment of a long row */
+    check_product(be, (const rvi_qtype[]){RVI_BF16}, outs, 1, 2432, 2);
+    /* more tiles than blocks, of a row whose last segment is half of one */
+    ((rvi_cuda *)be)->n_blocks = 256;
     check_product(be, (const rvi_qtype[]){RVI_Q5_0, RVI_Q5_0}, (const int[]){2056, 2056}, 2, 896,
                   1);
     check_product(be, (const rvi_qtype[]){RVI_BF16, RVI_BF16}, (const int[]){2056, 2056}, 2, 896,

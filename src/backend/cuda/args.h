@@ -163,7 +163,8 @@ enum {
     RVI_CUDA_BESIDES = 4 << 10,   /* and what they may have besides */
     RVI_CUDA_FEW_MOST = 72 << 10, /* of product_few, which has more besides */
     RVI_CUDA_SHORT = 2048,        /* columns of a row whose segments have 8 units at most */
-    RVI_CUDA_LONG = 8192,         /* of a row of product_long at most */
+    RVI_CUDA_LONG = 8192,         /* of a row of product_long at most, */
+    RVI_CUDA_PANEL_LONG = 5120,   /* and of product_panel */
     RVI_CUDA_LONGEST = 128 << 10, /* bytes of the only row, in f16, that its kernels take */
     RVI_CUDA_TILE_STAGES = 5,     /* of activations, */
     RVI_CUDA_TILE_SLOTS = 3,      /* and blocks of weights on their way at most, */

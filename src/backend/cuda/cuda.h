@@ -50,7 +50,9 @@
     X(prepare_tiles)                                                                               \
     X(product_row)                                                                                 \
     X(product_short)                                                                               \
+    X(product_twice)                                                                               \
     X(product_long)                                                                                \
+    X(product_panel)                                                                               \
     X(product_ring)                                                                                \
     X(product_few)                                                                                 \
     X(add_segments)                                                                                \
@@ -278,8 +280,9 @@ size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
 
 /* products.c: parts in panels. */
-bool rvi_cuda_is_row(rvi_cuda_kernel k); /* a product of one row? */
-int rvi_cuda_segments(int n);            /* of a row of n columns */
+bool rvi_cuda_is_row(rvi_cuda_kernel k);    /* a product of one row? */
+bool rvi_cuda_is_row_16(rvi_cuda_kernel k); /* with weights of 16 bits alone? */
+int rvi_cuda_segments(int n);               /* of a row of n columns */
 bool rvi_cuda_go_together(const rvi_matmul *m);
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
 

@@ -62,10 +62,15 @@ static bool has_16_bits(rvi_qtype type)
 
 bool rvi_cuda_is_row(rvi_cuda_kernel k)
 {
-    return k == RVI_CUDA_product_row || k == RVI_CUDA_product_short || k == RVI_CUDA_product_long ||
+    return (k >= RVI_CUDA_product_row && k <= RVI_CUDA_product_ring) ||
            (k >= RVI_CUDA_product_row_Q4_0 && k <= RVI_CUDA_product_short_F16) ||
-           k == RVI_CUDA_product_ring ||
            (k >= RVI_CUDA_product_ring_Q4_0 && k <= RVI_CUDA_product_ring_IQ4_XS);
+}
+
+bool rvi_cuda_is_row_16(rvi_cuda_kernel k)
+{
+    return (k >= RVI_CUDA_product_twice && k <= RVI_CUDA_product_panel) ||
+           k == RVI_CUDA_product_row_F16 || k == RVI_CUDA_product_short_F16;
 }
 
 static bool same_type(const rvi_matmul *m, int first, int end)
@@ -87,17 +92,25 @@ static void pair(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *
 }
 
 /* For a row and weights of one type. Where each block has its tiles at once, one that has turned
- * weights before the row is there; of a long row only where there is nothing to turn. */
+ * weights before the row is there; of a long row, or where some blocks have tiles twice, only where
+ * there is nothing to turn. */
 static rvi_cuda_kernel one_type(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_product_args *a,
                                 uint32_t *blocks)
 {
     rvi_qtype type = m->part[0].w->type;
     pair(c, m, a, blocks);
-    bool once = a->tiles <= (int)*blocks * a->together && (!m->gated.t || a->aside || a->paired);
-    if (once && m->x.n <= RVI_CUDA_SHORT) return kernel_of(RVI_CUDA_product_short_Q4_0, type);
+    bool is_short = m->x.n <= RVI_CUDA_SHORT && (!m->gated.t || a->aside || a->paired);
     bool is_long = m->x.n > RVI_CUDA_SHORT && m->x.n <= RVI_CUDA_LONG && !a->norm && !m->gated.t;
-    if (is_long && a->tiles <= c->n_blocks / 4 && has_16_bits(type)) return RVI_CUDA_product_long;
-    return kernel_of(RVI_CUDA_product_row_Q4_0, type);
+    int at_once = (int)*blocks * a->together, processors = c->n_blocks / 4;
+    uint32_t panels = tiles_of(m, RVI_CUDA_PANEL);
+    if (is_short && a->tiles <= at_once) return kernel_of(RVI_CUDA_product_short_Q4_0, type);
+    if (!has_16_bits(type)) return kernel_of(RVI_CUDA_product_row_Q4_0, type);
+    if (is_short && a->tiles <= 2 * at_once) return RVI_CUDA_product_twice;
+    if (is_long && panels <= (uint32_t)processors && m->x.n <= RVI_CUDA_PANEL_LONG) {
+        *blocks = panels;
+        return RVI_CUDA_product_panel;
+    }
+    return is_long && a->tiles <= processors ? RVI_CUDA_product_long : RVI_CUDA_product_row_F16;
 }
 
 /* Bytes of weights of these parts. */

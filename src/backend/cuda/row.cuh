@@ -197,8 +197,6 @@ static __device__ __forceinline__ void open_place(const rvi_cuda_product_args &a
     p->at[1] = panel_at(w2, paired ? tile : 2 * tile + 1) + from;
 }
 
-enum { ROW_FETCHED = 1 }; /* segments that are asked for from the start */
-
 /* The block takes tiles from `first` on, every step, before `end`. */
 template <int TYPE>
 static __device__ __forceinline__ void row_product(const rvi_cuda_product_args &a, int first, int step, int end)
@@ -217,27 +215,21 @@ static __device__ __forceinline__ void row_product(const rvi_cuda_product_args &
     enum { ROW_AHEAD = block_words<TYPE>::AHEAD };
     block_words<TYPE> w[ROW_AHEAD + 1][2];
     open_place(a, s, n, end, &p);
-    auto go_on = [&](place *to) { /* to the next tile, or part of it */
-        if (!both || to->part) to->tile += step;
-        to->part ^= both;
-        open_place(a, s, n, end, to);
-    };
     auto load = [&](block_words<TYPE> to[2]) {
         if (!p.left) return;
         load_block<TYPE>(p.at[0], &to[0]);
         load_block<TYPE>(p.at[1], &to[1]);
         p.at[0] += Q::BYTES, p.at[1] += Q::BYTES;
-        if (!--p.left) go_on(&p);
+        if (--p.left) return;
+        if (!both || p.part) p.tile += step; /* the next tile, or part of it */
+        p.part ^= both;
+        open_place(a, s, n, end, &p);
     };
 #pragma unroll
     for (int i = 0; i < ROW_AHEAD; i++) load(w[i]); /* the weights do not depend on the kernels before */
-    place later = p;
+    if constexpr (Q::BITS < 16) { /* the rest of the segment; with 16 bits it is faster without */
 #pragma unroll 1
-    for (int i = 0; i < ROW_FETCHED && later.left; i++) {
-#pragma unroll 1
-        for (int at = lane * 128; at < later.left * Q::BYTES; at += 4096)
-            fetch(later.at[0] + at), fetch(later.at[1] + at);
-        go_on(&later);
+        for (int at = lane * 128; at < p.left * Q::BYTES; at += 4096) fetch(p.at[0] + at), fetch(p.at[1] + at);
     }
     auto ending_at = [&](int tile) {
         bool is = (int)threadIdx.x < 16 * together && tile < end && !(a.paired && threadIdx.x % 16 >= 8);
