@@ -69,7 +69,7 @@ check "run: layers on a GPU without one" 1 - "gpu-layers 1: the device is the CP
 check "serve: wrong layers" 2 - "gpu-layers must be" "$rv" serve $spm --gpu-layers 0
 
 # --- training: not with layers on both sides, and nothing is computed for it
-check "teach: a lesson" 0 "teal" - "$rv" teach $spm -q "What is Nim's colour?" -a teal
+check "teach: a lesson" 0 "teal" "" "$rv" teach $spm -q "What is Nim's colour?" -a teal
 check "learn run: layers on both sides" 1 - "training needs all layers of the model on one device" \
     "$rv" learn run -m $spm $options --gpu-layers 1
 

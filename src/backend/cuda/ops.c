@@ -460,6 +460,15 @@ static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
     return RVI_MIN(most, (int)c->shared);
 }
 
+/* Kernels that follow each other where one row is computed: a processor divides its fast memory anew
+ * only when nothing runs there, and they are to overlap. */
+static bool writes_a_row(rvi_cuda_kernel k)
+{
+    return rvi_cuda_is_row(k) || k == RVI_CUDA_heads_row || k == RVI_CUDA_attention_row ||
+           k == RVI_CUDA_attention_join || k == RVI_CUDA_bring || k == RVI_CUDA_gather ||
+           k == RVI_CUDA_best || k == RVI_CUDA_signal;
+}
+
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
 {
     rvi_cu_result r = c->cu.module_load(&c->module, image);
@@ -503,9 +512,9 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
                                    shared_for(c, (rvi_cuda_kernel)k, large[i].bytes));
-    if (!r) r = c->cu.function_set(c->functions[RVI_CUDA_product_ring], RVI_CU_SHARED_PART, 100);
-    for (int k = RVI_CUDA_product_ring_Q4_0; !r && k <= RVI_CUDA_product_ring_IQ4_XS; k++)
-        r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 100);
+    for (int k = 0; !r && k < RVI_CUDA_KERNELS; k++)
+        if (writes_a_row((rvi_cuda_kernel)k))
+            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 100);
     if (r == RVI_CU_INVALID)
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "this CUDA device has too little shared memory: a block needs 99 KiB, as "
