@@ -482,8 +482,8 @@ static void smaller_cards(void **state)
     refuses(&o, RV_E_UNSUPPORTED, "its compute capability is 7.5, 8.0 or later is needed");
 }
 
-/* A driver that compiles for 8.0 what could be had for 9.0: kernels that have no code there are left
- * alone. */
+/* A driver that compiles for 8.0 what could be had for 9.0: kernels that have no code there are
+ * left alone. */
 static void compiled_for_another(void **state)
 {
     (void)state;

@@ -57,9 +57,9 @@ if [ "$card" = "fake device" ]; then
     FAKE_DEVICE_MEMORY=4000000
     export FAKE_DEVICE_MEMORY
     check "run: nothing fits" 1 - \
-        "1 of 2 layers with 64 tokens need .* MiB are missing; not one layer fits; device cpu does" \
+        "1 of 2 layers with 64 tokens need .* are missing; not one layer fits; device cpu does" \
         "$rv" run $spm hi -n 2 $options
-    check "bench: two layers do not fit" 1 - "2 of 2 layers with .* tokens need .* MiB are missing" \
+    check "bench: two layers do not fit" 1 - "2 of 2 layers with .* tokens need .* are missing" \
         "$rv" bench $spm -p 4 -n 2 -r 1 $options --gpu-layers 2
     unset FAKE_DEVICE_MEMORY
 fi

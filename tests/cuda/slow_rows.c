@@ -234,8 +234,8 @@ static void rings(void **state)
 }
 
 /* Every type, as on a device of two processors, whose blocks take more tiles than sums can wait:
- * with a norm and biases; gated; added to. Rings have 1 to 5 slots, by type and by columns, of which
- * the last block is not whole where the type allows it. */
+ * with a norm and biases; gated; added to. Rings have 1 to 5 slots, by type and by columns, which
+ * do not fill their last block where the type allows it. */
 static void rings_of_all_types(void **state)
 {
     (void)state;

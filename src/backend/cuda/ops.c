@@ -460,8 +460,8 @@ static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
     return RVI_MIN(most, (int)c->shared);
 }
 
-/* Kernels that follow each other where one row is computed: a processor divides its fast memory anew
- * only when nothing runs there, and they are to overlap. */
+/* Kernels that follow each other where one row is computed: a processor divides its fast memory
+ * anew only when nothing runs there, and they are to overlap. */
 static bool writes_a_row(rvi_cuda_kernel k)
 {
     return rvi_cuda_is_row(k) || k == RVI_CUDA_heads_row || k == RVI_CUDA_attention_row ||
