@@ -296,7 +296,7 @@ static __device__ __forceinline__ void ring_product(const rvi_cuda_product_args 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define RING_PRODUCT(type, first, step, end) ring_product<type>(a, first, step, end)
 #else
-#define RING_PRODUCT(type, first, step, end) (void)a
+#define RING_PRODUCT(type, first, step, end) (void)(first), (void)(step), (void)(end)
 #endif
 
 #define X(name, bits, offset, scales, d_units, has_m)                                                                  \
