@@ -18,6 +18,7 @@ typedef struct fake_state {
     size_t fetched, sent;
     bool is_silent;
     int major, minor, shared;
+    bool compiles;
 } fake_state;
 
 /* The library stays loaded, so that what is set here is there when the backend opens it. */

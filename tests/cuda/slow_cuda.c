@@ -482,6 +482,24 @@ static void smaller_cards(void **state)
     refuses(&o, RV_E_UNSUPPORTED, "its compute capability is 7.5, 8.0 or later is needed");
 }
 
+/* A driver that compiles for 8.0 what could be had for 9.0: kernels that have no code there are
+ * left alone. */
+static void compiled_for_another(void **state)
+{
+    (void)state;
+    rvi_backend *be;
+    const rvi_cuda_options o = {.n_threads = 1, .driver = FAKE_DRIVER, .image = "in the library"};
+    for (int compiles = 0; compiles < 2; compiles++) {
+        fake()->compiles = compiles;
+        assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
+        assert_int_equal(rvi_cuda_of(be)->has_groups, !compiles);
+        assert_int_equal(rvi_cuda_of(be)->has_clusters, !compiles);
+        assert_int_equal(rvi_cuda_of(be)->early, !compiles);
+        check_panels(be, RVI_Q4_K);
+        be->ops->free(be);
+    }
+}
+
 /* A model on a large card and, in chunks of another size and token by token, on a small one. The
  * host computes both, so that even the bits are the same. */
 static void model_on_a_small_card(void **state)
@@ -682,6 +700,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),
         cmocka_unit_test_setup_teardown(panels, reset, reset),
         cmocka_unit_test_setup_teardown(smaller_cards, reset, reset),
+        cmocka_unit_test_setup_teardown(compiled_for_another, reset, reset),
         cmocka_unit_test_setup_teardown(model_on_a_small_card, reset, reset),
         cmocka_unit_test_setup_teardown(default_mode, reset, reset),
     };

@@ -58,27 +58,63 @@ static void free_weight(rvi_backend *be, weight *w)
     rvi_free(w->bytes);
 }
 
-/* The last of n_rows rows beside the others, then alone. kind: 0: stored; 1: gated; 2: added. */
+static rvi_tensor *some_floats(rvi_backend *be, int n)
+{
+    float *x = rvi_alloc_array((size_t)n, sizeof *x);
+    rvi_tensor *t;
+    for (int i = 0; i < n; i++) x[i] = some();
+    rvi_tensor_view view = {.name = "b",
+                            .type = RVI_F32,
+                            .n_dims = 1,
+                            .shape = {(uint64_t)n},
+                            .data = (const uint8_t *)x,
+                            .n_bytes = (size_t)n * sizeof *x};
+    assert_ok(be->ops->floats_new(be, &t, &view, 0, err));
+    rvi_free(x);
+    return t;
+}
+
+enum { STORED, GATED, ADDED, NORMED = 4, BIASED = 8, BY_RINGS = 16 }; /* of a product */
+
+/* Is what was asked for last done by rings? A device without bulk copies has none. */
+static bool is_ring(rvi_backend *be)
+{
+    const rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_kernel k = c->commands[c->n_commands - 1].kernel;
+    return !c->has_groups || k == RVI_CUDA_product_ring ||
+           (k >= RVI_CUDA_product_ring_Q4_0 && k <= RVI_CUDA_product_ring_IQ4_XS);
+}
+
+/* The last of n_rows rows beside the others, then alone. */
 static void check_rows(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
                        int n_in, int kind, int n_rows)
 {
     enum { MOST = 3500 };
-    int n = kind ? outs[0] : 0;
+    int end = kind & (GATED | ADDED), n = end ? outs[0] : 0;
     float *x = rvi_alloc_array((size_t)n_in, sizeof *x), old[MOST], want[MOST], got[MOST];
+    float *normed[2] = {rvi_alloc_array((size_t)n_in, sizeof *x),
+                        rvi_alloc_array((size_t)n_in, sizeof *x)};
     weight w[3];
-    rvi_tensor *in, *out;
-    for (int i = 0; !kind && i < n_parts; i++) n += outs[i];
+    rvi_tensor *in, *out, *other, *norm = NULL, *bias[3] = {NULL};
+    for (int i = 0; !end && i < n_parts; i++) n += outs[i];
     assert_true(n <= MOST);
     assert_ok(be->ops->rows_new(be, &in, n_rows, n_in, err));
+    assert_ok(be->ops->rows_new(be, &other, n_rows, n_in, err));
     assert_ok(be->ops->rows_new(be, &out, n_rows, n, err));
     assert_ok(be->ops->reserve(be, n_rows, n_in, 0, err));
     rvi_matmul m = {.x = rvi_cols_of(in, 0, n_in), .n_parts = n_parts, .n_rows = n_rows};
-    for (int i = 0, at = 0; i < n_parts; at += kind ? 0 : outs[i], i++) {
-        w[i] = some_weight(be, types[i], outs[i], n_in);
-        m.part[i] = (rvi_product_part){w[i].t, NULL, rvi_cols_of(out, at, outs[i])};
+    if (kind & NORMED) {
+        m.norm = norm = some_floats(be, n_in);
+        m.normed = rvi_cols_of(other, 0, n_in);
+        m.eps = 1e-5f;
     }
-    if (kind == 1) m.gated = rvi_cols_of(out, 0, n);
-    if (kind == 2) m.add_to = rvi_cols_of(out, 0, n);
+    for (int i = 0, at = 0; i < n_parts; at += end ? 0 : outs[i], i++) {
+        w[i] = some_weight(be, types[i], outs[i], n_in);
+        if (kind & BIASED) bias[i] = some_floats(be, outs[i]);
+        m.part[i] = (rvi_product_part){w[i].t, bias[i], rvi_cols_of(out, at, outs[i])};
+    }
+    if (end == GATED) m.gated = rvi_cols_of(out, 0, n);
+    if (end == ADDED) m.add_to = rvi_cols_of(out, 0, n);
     for (int i = 0; i < n; i++) old[i] = some();
     for (int r = 0; r < n_rows; r++) {
         for (int k = 0; k < n_in; k++) x[k] = some();
@@ -87,17 +123,28 @@ static void check_rows(rvi_backend *be, const rvi_qtype *types, const int *outs,
     }
     be->ops->matmul(be, &m);
     be->ops->rows_read(be, rvi_cols_of(out, 0, n), n_rows - 1, want);
+    if (norm) be->ops->rows_read(be, m.normed, n_rows - 1, normed[0]);
     be->ops->rows_write(be, m.x, 0, x);
     be->ops->rows_write(be, rvi_cols_of(out, 0, n), 0, old);
     m.n_rows = 1;
     be->ops->matmul(be, &m);
+    if (kind & BY_RINGS) assert_true(is_ring(be));
     be->ops->rows_read(be, rvi_cols_of(out, 0, n), 0, got);
+    if (norm) be->ops->rows_read(be, m.normed, 0, normed[1]);
     for (int i = 0; i < n; i++) assert_true(isfinite(want[i]) && want[i] != old[i]);
     assert_memory_equal(got, want, (size_t)n * sizeof *got);
-    for (int i = 0; i < n_parts; i++) free_weight(be, &w[i]);
+    if (norm) assert_memory_equal(normed[0], normed[1], (size_t)n_in * sizeof *x);
+    for (int i = 0; i < n_parts; i++) {
+        free_weight(be, &w[i]);
+        if (bias[i]) be->ops->tensor_free(be, bias[i]);
+    }
+    if (norm) be->ops->tensor_free(be, norm);
     be->ops->tensor_free(be, in);
+    be->ops->tensor_free(be, other);
     be->ops->tensor_free(be, out);
     rvi_free(x);
+    rvi_free(normed[0]);
+    rvi_free(normed[1]);
 }
 
 static void check_product(rvi_backend *be, const rvi_qtype *types, const int *outs, int n_parts,
@@ -118,34 +165,35 @@ static void products(void **state)
                                   {RVI_Q5_0, RVI_Q8_0, RVI_Q8_0},
                                   {RVI_Q4_0, RVI_F16, RVI_Q8_0},
                                   {RVI_Q4_K, RVI_Q6_K, RVI_Q4_K}};
-    for (size_t i = 0; i < RVI_COUNT(types); i++) check_product(be, types[i], outs, 3, 512, 0);
+    for (size_t i = 0; i < RVI_COUNT(types); i++) check_product(be, types[i], outs, 3, 512, STORED);
     const int both[] = {37, 37};
     for (int n_in = 256; n_in <= 2304; n_in += 2048) /* parts by warps of their own, and not */
         for (int i = 0; i < 2; i++)
             check_product(be, (const rvi_qtype[]){RVI_Q4_K, i ? RVI_Q6_K : RVI_Q4_K}, both, 2, n_in,
-                          1);
+                          GATED);
     /* by the host's driver, which has 128 blocks: parts one after the other, and paired in turns */
     for (int n = 2048; n <= 2056; n += 8)
-        check_product(be, (const rvi_qtype[]){RVI_Q4_K, RVI_Q4_K}, (const int[]){n, n}, 2, 2304, 1);
+        check_product(be, (const rvi_qtype[]){RVI_Q4_K, RVI_Q4_K}, (const int[]){n, n}, 2, 2304,
+                      GATED);
     /* rows that a thread holds, and rows that are read twice */
-    check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 9 * 1024 + 32, 2);
-    check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 19 * 1024 + 64, 2);
+    check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 9 * 1024 + 32, ADDED);
+    check_product(be, (const rvi_qtype[]){RVI_Q8_0}, outs, 1, 19 * 1024 + 64, ADDED);
     /* kernels of short rows and of long ones with few outputs, of each type */
     const rvi_qtype all[] = {RVI_Q4_0,   RVI_Q4_1,   RVI_Q5_0, RVI_Q5_1, RVI_Q8_0,
                              RVI_Q2_K,   RVI_Q3_K,   RVI_Q4_K, RVI_Q5_K, RVI_Q6_K,
                              RVI_IQ4_NL, RVI_IQ4_XS, RVI_F16,  RVI_BF16};
     for (size_t i = 0; i < RVI_COUNT(all); i++) {
-        check_product(be, &all[i], outs, 1, 768, 2);
-        check_product(be, &all[i], outs, 1, i % 2 ? 2560 : 5376, 2);
+        check_product(be, &all[i], outs, 1, 768, ADDED);
+        check_product(be, &all[i], outs, 1, i % 2 ? 2560 : 5376, ADDED);
     }
     /* an odd number of blocks in the last segment of a long row */
     check_product(be, (const rvi_qtype[]){RVI_BF16}, outs, 1, 2432, 2);
     /* more tiles than blocks, of a row whose last segment is half of one */
     ((rvi_cuda *)be)->n_blocks = 256;
     check_product(be, (const rvi_qtype[]){RVI_Q5_0, RVI_Q5_0}, (const int[]){2056, 2056}, 2, 896,
-                  1);
+                  GATED);
     check_product(be, (const rvi_qtype[]){RVI_BF16, RVI_BF16}, (const int[]){2056, 2056}, 2, 896,
-                  1);
+                  GATED);
     be->ops->free(be);
 }
 
@@ -159,13 +207,14 @@ static void very_many_rows(void **state)
     seed = 4;
     /* few rows of 16 bits, their segments by blocks of their own */
     const rvi_qtype halves[] = {RVI_BF16, RVI_F16};
-    check_rows(be, halves, (const int[]){300, 21}, 2, 544, 0, 33);
-    check_rows(be, halves, (const int[]){140}, 1, 544, 2, 31);
+    check_rows(be, halves, (const int[]){300, 21}, 2, 544, STORED, 33);
+    check_rows(be, halves, (const int[]){140}, 1, 544, ADDED, 31);
     ((rvi_cuda *)be)->n_blocks = 8; /* of two processors: each takes several tiles */
-    check_rows(be, types[0], (const int[]){36, 21, 140}, 3, 512, 0, 190);
-    check_rows(be, types[1], (const int[]){72, 72}, 2, 288, 1, 191);
-    check_rows(be, types[1], (const int[]){132}, 1, 544, 2, 200);
-    check_rows(be, (const rvi_qtype[]){RVI_F16, RVI_F16}, (const int[]){136, 136}, 2, 288, 1, 20);
+    check_rows(be, types[0], (const int[]){36, 21, 140}, 3, 512, STORED, 190);
+    check_rows(be, types[1], (const int[]){72, 72}, 2, 288, GATED, 191);
+    check_rows(be, types[1], (const int[]){132}, 1, 544, ADDED, 200);
+    check_rows(be, (const rvi_qtype[]){RVI_F16, RVI_F16}, (const int[]){136, 136}, 2, 288, GATED,
+               20);
     be->ops->free(be);
 }
 
@@ -179,10 +228,37 @@ static void rings(void **state)
     const int n_in = real ? 4608 : 1792, n = real ? 3477 : 2053, all[] = {n, n},
               three[] = {n - 1055, 405, 650};
     seed = 7;
-    check_product(be, (const rvi_qtype[]){RVI_Q4_K, RVI_Q4_K, RVI_Q6_K}, three, 3, n_in, 0);
-    check_product(be, (const rvi_qtype[]){RVI_Q5_0, RVI_Q8_0, RVI_Q8_0}, three, 3, n_in, 0);
-    check_product(be, (const rvi_qtype[]){RVI_Q8_0, RVI_Q8_0}, all, 2, n_in, 1);
-    check_product(be, (const rvi_qtype[]){RVI_Q2_K}, all, 1, n_in, 2);
+    check_product(be, (const rvi_qtype[]){RVI_Q4_K, RVI_Q4_K, RVI_Q6_K}, three, 3, n_in, BY_RINGS);
+    check_product(be, (const rvi_qtype[]){RVI_Q5_0, RVI_Q8_0, RVI_Q8_0}, three, 3, n_in,
+                  NORMED | BY_RINGS);
+    check_product(be, (const rvi_qtype[]){RVI_Q8_0, RVI_Q8_0}, all, 2, n_in, GATED | BY_RINGS);
+    check_product(be, (const rvi_qtype[]){RVI_Q2_K}, all, 1, n_in, ADDED | BY_RINGS);
+    be->ops->free(be);
+}
+
+/* Every type, as on a device of two processors, whose blocks take more tiles than sums can wait:
+ * with a norm and biases; gated; added to. Rings have 1 to 5 slots, by type and by columns, which
+ * do not fill their last block where the type allows it. */
+static void rings_of_all_types(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    const rvi_qtype all[] = {RVI_Q4_0, RVI_Q4_1, RVI_Q5_0, RVI_Q5_1, RVI_Q8_0,   RVI_Q2_K,
+                             RVI_Q3_K, RVI_Q4_K, RVI_Q5_K, RVI_Q6_K, RVI_IQ4_NL, RVI_IQ4_XS};
+    ((rvi_cuda *)be)->n_blocks = 8;
+    seed = 9;
+    for (size_t i = 0; i < RVI_COUNT(all); i++) {
+        rvi_qtype t = all[i], other = all[(i + 5) % RVI_COUNT(all)];
+        bool large = rvi_qtypes[t].block_weights == 256;
+        check_product(be, (const rvi_qtype[]){t, other, other}, (const int[]){165, 90, 90}, 3, 2304,
+                      NORMED | BIASED | BY_RINGS);
+        check_product(be, (const rvi_qtype[]){t, t}, (const int[]){171, 171}, 2,
+                      large ? 2304 : 1312, GATED | NORMED | BIASED | BY_RINGS);
+        check_product(be, &t, (const int[]){345}, 1, large ? 1792 : 1952, ADDED | BY_RINGS);
+    }
+    for (int long_row = 0; long_row < 2; long_row++) /* one slot, a row that is read twice */
+        check_product(be, (const rvi_qtype[]){RVI_Q4_K}, (const int[]){75}, 1, 17664,
+                      (long_row ? NORMED : ADDED) | BY_RINGS);
     be->ops->free(be);
 }
 
@@ -407,6 +483,9 @@ static void attention(void **state)
     check_attention(be, 300, 9, 16, 0); /* more heads than half a tile has */
     check_attention(be, 300, 2, 128, 100);
     check_attention(be, 1200, 2, 32, 0); /* more parts than a block merges */
+    const int sizes[] = {80, 128}, groups[] = {1, 4, 7};
+    for (size_t i = 0; i < RVI_COUNT(sizes) * RVI_COUNT(groups); i++)
+        check_attention(be, 150, groups[i / 2], sizes[i % 2], 0);
     be->ops->free(be);
 }
 
@@ -432,22 +511,6 @@ typedef struct layer {
     int32_t pages[LAYER_PAGES];
     float *x, *angle; /* of the last row */
 } layer;
-
-static rvi_tensor *some_floats(rvi_backend *be, int n)
-{
-    float *x = rvi_alloc_array((size_t)n, sizeof *x);
-    rvi_tensor *t;
-    for (int i = 0; i < n; i++) x[i] = some();
-    rvi_tensor_view view = {.name = "b",
-                            .type = RVI_F32,
-                            .n_dims = 1,
-                            .shape = {(uint64_t)n},
-                            .data = (const uint8_t *)x,
-                            .n_bytes = (size_t)n * sizeof *x};
-    assert_ok(be->ops->floats_new(be, &t, &view, 0, err));
-    rvi_free(x);
-    return t;
-}
 
 /* Older keys and values. */
 static void fill_pages(rvi_backend *be, layer *l)
@@ -617,6 +680,16 @@ static void layers(void **state)
     rvi_backend *be = open_device();
     seed = 4;
     for (size_t i = 0; i < RVI_COUNT(cases); i++) check_layer(be, &cases[i]);
+    const int sizes[] = {80, 128}, groups[] = {1, 4, 7};
+    for (size_t i = 0; i < RVI_COUNT(sizes) * RVI_COUNT(groups); i++)
+        check_layer(be, &(layer_case){.types = {RVI_IQ4_NL, RVI_IQ4_NL, RVI_Q4_1},
+                                      .n_in = 352,
+                                      .kv_heads = 1,
+                                      .group = groups[i / 2],
+                                      .head_size = sizes[i % 2],
+                                      .n_keys = 66 + 30 * (int)i,
+                                      .launches = 1,
+                                      .bias = i % 2});
     be->ops->free(be);
 }
 
@@ -626,6 +699,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(very_many_rows, reset, reset),
         cmocka_unit_test_setup_teardown(products, reset, reset),
         cmocka_unit_test_setup_teardown(rings, reset, reset),
+        cmocka_unit_test_setup_teardown(rings_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(tiles_of_all_types, reset, reset),
         cmocka_unit_test_setup_teardown(attention, reset, reset),
         cmocka_unit_test_setup_teardown(layers, reset, reset),

@@ -144,6 +144,15 @@ static void alone_and_together(void **state)
                    .head_size = 64,
                    .n_pairs = 24},
           16);
+    for (int group = 1; group <= 7; group += 3) /* heads that no kernel of their own takes */
+        check(be,
+              &(shape){.n_keys = 100,
+                       .n_rows = 70,
+                       .kv_heads = 2,
+                       .group = group,
+                       .head_size = 80,
+                       .n_pairs = 40},
+              23);
     be->ops->free(be);
 }
 
@@ -181,6 +190,15 @@ static void shapes(void **state)
          .head_size = 128,
          .soft_cap = 5},
         {.n_keys = 1100, .n_rows = 1024, .kv_heads = 1, .group = 16, .head_size = 128},
+        {.n_keys = 1030,
+         .n_rows = 1030,
+         .kv_heads = 8,
+         .group = 1,
+         .head_size = 128,
+         .n_pairs = 64},
+        {.n_keys = 900, .n_rows = 333, .kv_heads = 6, .group = 1, .head_size = 80, .n_pairs = 40},
+        {.n_keys = 1030, .n_rows = 1000, .kv_heads = 2, .group = 4, .head_size = 80, .n_pairs = 40},
+        {.n_keys = 700, .n_rows = 650, .kv_heads = 2, .group = 7, .head_size = 80, .n_pairs = 16},
     };
     for (size_t i = 0; i < RVI_COUNT(list); i++) check(be, &list[i], 13);
     be->ops->free(be);

@@ -29,7 +29,8 @@ enum { /* attributes of a device */
        RVI_CU_MINOR = 76,
        RVI_CU_MOST_SHARED = 97, /* shared memory of a block, as a function may ask for it */
 };
-enum { /* attributes of a function */
+enum {                          /* attributes of a function */
+       RVI_CU_COMPILED_FOR = 5, /* 10 * major + minor of its PTX, whatever device runs it */
        RVI_CU_SHARED_BYTES = 8,
        RVI_CU_SHARED_PART = 9, /* per cent of a processor's fast memory that should be shared */
        RVI_CU_LARGE_CLUSTERS = 14,
@@ -78,6 +79,7 @@ typedef struct rvi_cu_launch {
     X(module_unload, "cuModuleUnload", (rvi_cu_module * m))                                        \
     X(module_function, "cuModuleGetFunction",                                                      \
       (rvi_cu_function * *out, rvi_cu_module * m, const char *name))                               \
+    X(function_get, "cuFuncGetAttribute", (int *value, int attribute, rvi_cu_function *f))         \
     X(function_set, "cuFuncSetAttribute", (rvi_cu_function * f, int attribute, int value))         \
     X(active_clusters, "cuOccupancyMaxActiveClusters",                                             \
       (int *n, rvi_cu_function *f, const rvi_cu_launch *l))                                        \

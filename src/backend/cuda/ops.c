@@ -460,6 +460,15 @@ static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
     return RVI_MIN(most, (int)c->shared);
 }
 
+/* Kernels that follow each other where one row is computed: a processor divides its fast memory
+ * anew only when nothing runs there, and they are to overlap. */
+static bool writes_a_row(rvi_cuda_kernel k)
+{
+    return rvi_cuda_is_row(k) || k == RVI_CUDA_heads_row || k == RVI_CUDA_attention_row ||
+           k == RVI_CUDA_attention_join || k == RVI_CUDA_bring || k == RVI_CUDA_gather ||
+           k == RVI_CUDA_best || k == RVI_CUDA_signal;
+}
+
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
 {
     rvi_cu_result r = c->cu.module_load(&c->module, image);
@@ -477,6 +486,14 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
     }
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
+    int compiled_for = 0;
+    if (!r)
+        r = c->cu.function_get(&compiled_for, RVI_CU_COMPILED_FOR,
+                               c->functions[RVI_CUDA_heads_row]);
+    /* Not what the device has: a driver may prefer to compile what is for 8.0, where `begin` and
+     * kernels that need groups are empty. */
+    c->early = compiled_for / 10 == 9;
+    c->has_groups = c->early && !c->exact;
     static const struct {
         rvi_cuda_kernel first, last;
         int bytes;
@@ -495,8 +512,9 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
                                    shared_for(c, (rvi_cuda_kernel)k, large[i].bytes));
-    for (int k = RVI_CUDA_product_ring_Q4_0; !r && k <= RVI_CUDA_product_ring_IQ4_XS; k++)
-        r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 100);
+    for (int k = 0; !r && k < RVI_CUDA_KERNELS; k++)
+        if (writes_a_row((rvi_cuda_kernel)k))
+            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 100);
     if (r == RVI_CU_INVALID)
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "this CUDA device has too little shared memory: a block needs 99 KiB, as "
@@ -521,16 +539,13 @@ static rv_status open_device(rvi_cuda *c, int index, const void *image, rv_error
     if (!r) r = c->cu.device_get(&c->device, index);
     if (!r) r = c->cu.context_retain(&c->context, c->device);
     if (!r) r = c->cu.context_use(c->context);
-    int processors = 0, major = 0, shared = 0;
+    int processors = 0, shared = 0;
     if (!r) r = c->cu.device_attribute(&processors, RVI_CU_PROCESSORS, c->device);
-    if (!r) r = c->cu.device_attribute(&major, RVI_CU_MAJOR, c->device);
     if (!r) r = c->cu.device_attribute(&shared, RVI_CU_MOST_SHARED, c->device);
     if (r) return rvi_cu_error(&c->cu, r, "opening the CUDA device", err);
     c->n_blocks = RVI_MAX(processors, 1) * 4;
     shared = RVI_MAX(shared - RVI_CUDA_BESIDES, 0);
     c->shared = (uint32_t)RVI_MIN(shared, RVI_CUDA_SHARED);
-    c->early = major == 9; /* the image has code for it; `begin` is empty in that for others */
-    c->has_groups = c->early && !c->exact;
     rv_status st = load_kernels(c, image, err);
     return st ? st : rvi_cuda_list_new(c, err);
 }

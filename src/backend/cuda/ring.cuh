@@ -18,7 +18,8 @@ static __device__ ring_shared *shared_of_ring()
     return &r;
 }
 
-/* Counters as those of bulk copies: a round is over when n have arrived. By all lanes of a warp: ring_wait. */
+/* Counters as those of bulk copies: a round is over when n lanes have arrived, each for what it has read or written
+ * itself. By all lanes of a warp: ring_wait. */
 #ifdef __CUDACC__
 #define ring_count expect_warps
 #define ring_arrive done_with
@@ -171,8 +172,8 @@ static __device__ __forceinline__ void fill_rings(const rvi_cuda_product_args &a
     uint32_t parity = ~0u; /* of what is waited for before a slot is filled: at first nothing */
 #pragma unroll 1
     for (int i = lane; i < WARPS_OF_BLOCK * r.slots; i += 32)
-        ring_count(&c->full[i % WARPS_OF_BLOCK][i / WARPS_OF_BLOCK], 1), ring_count(&c->empty[i % WARPS_OF_BLOCK][i / WARPS_OF_BLOCK], 1);
-    if (lane < RING_TURNS) ring_count(c->summed + lane, r.segments), ring_count(c->drained + lane, 1);
+        ring_count(&c->full[i % WARPS_OF_BLOCK][i / WARPS_OF_BLOCK], 1), ring_count(&c->empty[i % WARPS_OF_BLOCK][i / WARPS_OF_BLOCK], 32);
+    if (lane < RING_TURNS) ring_count(c->summed + lane, r.segments * 8), ring_count(c->drained + lane, 32);
     expecting();
     __syncwarp();
     ring_item i = {0, 0, 0};
@@ -225,16 +226,16 @@ static __device__ __forceinline__ void add_segments_of(const ring_work &r, ring_
 #pragma unroll 1
             for (int k = min(left, r.per_slot); k > 0; k--, w += Q::BYTES, x += Q::UNITS * 4)
                 add_ring_block<TYPE>(w, w + r.slot / 2, x, acc);
-            __syncwarp();
-            if (lane == 0) ring_arrive(&c->empty[warp][slot]);
+            ring_arrive(&c->empty[warp][slot]);
             parity ^= 1u << slot;
             if (++slot == r.slots) slot = 0;
         }
         int at = i.turn % RING_TURNS, round = i.turn / RING_TURNS;
         if (round) ring_wait(c->drained + at, (round - 1) & 1);
-        if (lane % 4 == 0) c->sums[at][i.s][lane / 4] = acc[0], c->sums[at][i.s][8 + lane / 4] = acc[2];
-        __syncwarp();
-        if (lane == 0) ring_arrive(c->summed + at);
+        if (lane % 4 == 0) {
+            c->sums[at][i.s][lane / 4] = acc[0], c->sums[at][i.s][8 + lane / 4] = acc[2];
+            ring_arrive(c->summed + at);
+        }
     }
 }
 
@@ -253,8 +254,7 @@ static __device__ __forceinline__ void end_turns(const rvi_cuda_product_args &a,
         for (int j = 1; j < SEGMENTS; j++)
             if (j < r.segments) v += from[j][o], v2 += from[j][o ^ 8];
         if (e.to) put_ending(a, e, v * factor, a.paired ? v2 * factor : 0.0f);
-        __syncwarp();
-        if (lane == 0) ring_arrive(c->drained + turn % RING_TURNS);
+        ring_arrive(c->drained + turn % RING_TURNS);
     }
 }
 
@@ -296,7 +296,7 @@ static __device__ __forceinline__ void ring_product(const rvi_cuda_product_args 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define RING_PRODUCT(type, first, step, end) ring_product<type>(a, first, step, end)
 #else
-#define RING_PRODUCT(type, first, step, end) (void)a
+#define RING_PRODUCT(type, first, step, end) (void)(first), (void)(step), (void)(end)
 #endif
 
 #define X(name, bits, offset, scales, d_units, has_m)                                                                  \
