@@ -111,7 +111,7 @@ static int widest(const rvi_pace *p, int n_tokens, int most, double part)
 }
 
 /* More rows than `way` has: in turn the most that nearly fit, and one of the next three numbers
- * above unless that was too dear by far. */
+ * above, unless that was too dear by far or would be at what the next number below costs a row. */
 static int try_more(rvi_pace *p, int way, int n_tokens, int most, double part)
 {
     const double far = 3;
@@ -126,7 +126,7 @@ static int try_more(rvi_pace *p, int way, int n_tokens, int most, double part)
         for (int w = 0; w < N_WAYS; w++) {
             int rows = rows_of(w, n_tokens);
             if (rows <= n || rows > next || rows > most) continue;
-            if (p->unit[w] > 0 && stretch(p, w, n_tokens) > far * part) continue;
+            if (stretch(p, w, n_tokens) > far * part) continue;
             next = rows;
             found = w;
         }
