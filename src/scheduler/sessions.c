@@ -516,8 +516,9 @@ rv_status rvi_sessions_forget(rvi_sessions *s, const char *tenant, const char *n
         st = rvi_error(err, RV_E_NOT_FOUND, "there is no session '%s'", name);
     else if (remove(path.data))
         st = rvi_error(err, RV_E_IO, "cannot remove %s: %s", path.data, strerror(errno));
-    if (!st) rvi_vectors_remove(path.data);
-    if (x && !x->claimed && (!st || st == RV_E_NOT_FOUND)) remove_entry(s, x);
+    bool is_gone = !st || st == RV_E_NOT_FOUND;
+    if (is_gone) rvi_vectors_remove(path.data);
+    if (x && is_gone) remove_entry(s, x);
     rvi_lock_give(s->lock);
     rvi_buf_deinit(&path);
     return st;
