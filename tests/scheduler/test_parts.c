@@ -75,10 +75,10 @@ static void debts_have_a_limit(void **state)
     assert_ok(rvi_tenants_join(&t, "a", &a, err));
     rvi_tenants_pay(&t, a, 1000000);
     assert_ok(rvi_tenants_join(&t, "b", &b, err));
-    wants[1].begins = true;
+    t.begins = &wants[1];
     rvi_tenant_wait(b, &wants[1]);
     rvi_tenants_pay(&t, a, 1000000);
-    wants[1].begins = false;
+    t.begins = NULL;
     rvi_tenant_wait(a, &wants[0]);
     int rows = 0;
     for (; rvi_tenants_next(&t, has_waiting, NULL) != a; rows += 16) rvi_tenants_pay(&t, b, 16);
