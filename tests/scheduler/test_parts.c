@@ -183,6 +183,7 @@ typedef struct machine {
     double tiles;    /* whole groups of 16 rows: seconds of each besides those of all; 0: as rows */
     double beside;   /* and of other rows beside such groups */
     double cliff;    /* and of CLIFF rows of a prompt, or more; 0: none */
+    double rate;     /* with many requests, as a part of the engine's; 0: 0.85 will do */
     double noise;
     rvi_rng rng;
     rvi_pace pace;
@@ -407,8 +408,9 @@ static void slow_models_read_too(void **state)
     p.n_tokens = 8;
     assert_true(rvi_pace_target(&p, 1, 0, 0.019, 0.05) == 0.05); /* there were more streams then */
     assert_true(rvi_pace_target(&p, 9, 0, 0.3, 0.05) == 4 * 0.3);
-    assert_true(rvi_pace_target(&p, 0, 1, 0.3, 0.05) == 8 * p.plain); /* nobody listens */
-    assert_true(rvi_pace_target(&p, 1, 7, 0.3, 0.05) > 7 * p.plain);  /* hardly anybody */
+    assert_true(rvi_pace_target(&p, 0, 1, 0.3, 0.05) == 16 * p.plain); /* nobody listens, */
+    assert_true(rvi_pace_target(&p, 0, 1, 0.1, 0.05) == 16 * 0.1);   /* and there were more then */
+    assert_true(rvi_pace_target(&p, 1, 7, 0.3, 0.05) > 7 * p.plain); /* hardly anybody */
     p.plain = 0.014; /* one that comes keeps the target, and a crowd is read in longer steps */
     assert_true(rvi_pace_target(&p, 1, 1, p.plain, 0.05) == 0.05);
     assert_true(rvi_pace_target(&p, 8, 24, p.plain, 0.05) == 3 * 0.05);
@@ -446,12 +448,12 @@ static double serve_at_once(const machine *m, int n_requests, rvi_budget *b, rvi
             n_reading += left[i] > 0;
             waiting += left[i];
         }
-        double seconds =
-            rvi_pace_target(p, n_tokens, n_reading, rvi_budget_seconds(b, n_tokens), 0.05);
+        double seconds = rvi_pace_target(p, n_tokens, n_reading,
+                                         rvi_budget_seconds(b, RVI_MAX(n_tokens, 1)), 0.05);
         int most = RVI_MIN(MAX_ROWS, n_tokens + waiting),
             least = RVI_MIN((n_tokens + 8 + 15) / 16 * 16, most), rows = n_tokens;
         if (waiting) rows = rvi_budget_rows(b, least, most, NULL, seconds);
-        if (rows > least && rows < most) rows -= rows % 16;
+        rows = rvi_pace_whole(rows, least, most);
         for (int i = 0; i < n_requests; i++) {
             if (left[i] || n_new[i] == NEW) continue;
             n_ended += ++n_new[i] == NEW;
@@ -470,7 +472,7 @@ static double serve_at_once(const machine *m, int n_requests, rvi_budget *b, rvi
     return total;
 }
 
-/* At 85 % of the rate that reading all prompts first and then decoding together has, whether a step
+/* At 85 % or more of the rate that reading all prompts first and then decoding together has, whether a step
  * takes less than the target or more. */
 static void slow_models_are_as_fast(void **state)
 {
@@ -482,7 +484,9 @@ static void slow_models_are_as_fast(void **state)
                                      {.base = 0.012, .row = 2.5e-4, .mid = 5.8e-4, .far = 4.05e-4},
                                      {.base = 0.03, .row = 1.8e-3, .token = 4.5e-3}, /* 1B */
                                      {.base = 0.028, .row = 2.2e-3},  /* a 1B model, 2 threads, */
-                                     {.base = 0.056, .row = 2.25e-3}, /* and beside others */
+                                     {.base = 0.056, .row = 2.25e-3}, /* and beside others; */
+                                     /* without matrix units; 0.921 in steps of 16 rows */
+                                     {.base = 0.028, .row = 0.0112, .rate = 0.94},
                                      {.base = 0.2, .row = 0.012}};
     for (size_t i = 0; i < RVI_COUNT(models); i++)
         for (int n = 8; n <= 32; n *= 4) {
@@ -494,7 +498,7 @@ static void slow_models_are_as_fast(void **state)
                 alone += short_step(m, RVI_MIN(left, 512), 0);
             (void)serve_at_once(m, 1, &b, &p);
             seconds = serve_at_once(m, n, &b, &p);
-            if (alone < 0.85 * seconds)
+            if (alone < (m->rate > 0 ? m->rate : 0.85) * seconds)
                 fail_msg("a step of %g s, %d requests: %g s, alone %g", m->base, n, seconds, alone);
         }
 }
