@@ -383,6 +383,14 @@ int32_t rvi_kept_id(const rvi_kept_session *k, size_t i)
     return (int32_t)rvi_cursor_u32(&c);
 }
 
+/* Cut within a page of the system, the rest of that page reads as zeros without a fault. */
+bool rvi_kept_is_whole(const rvi_kept_session *k)
+{
+    uint64_t size = 0;
+    return rvi_os_stat(k->entry->path, &size) == RVI_OS_FILE && size == k->file.len &&
+           !rvi_blob_check(&k->file, k->entry->path, NULL);
+}
+
 /* ---- saving ---- */
 
 static bool describe(const rvi_kept_session *k, const rvi_session *s,
