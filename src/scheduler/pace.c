@@ -150,13 +150,14 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
         follow(&p->unit[p->way], RVI_MAX(seconds / p->plain - 1, 0.02) / cost(p, p->n_given),
                p->n_like ? NEW_SHARE : TRIED_SHARE);
     if (n_rows > n_tokens) return;
-    if (!is_like(p, n_tokens)) {
+    /* a step may take long for another reason, but none takes less than it must */
+    if (!is_like(p, n_tokens) || p->plain > MOST_NEW * seconds) {
         p->plain = 0;
         memset(p->unit, 0, sizeof p->unit);
     }
+    p->n_since = p->plain > 0 ? 0 : OFTEN; /* what was measured once is measured again at once */
     follow(&p->plain, seconds, NEW_SHARE);
     p->n_tokens = n_tokens;
-    p->n_since = 0;
 }
 
 /* A step that reads takes as long as its tokens alone would, and then some: at the target it reads
@@ -187,6 +188,7 @@ double rvi_pace_target(const rvi_pace *p, int n_tokens, int n_reading, double us
     if (p->plain <= 0) return RVI_MIN(with_reading(usual, target, waiting), MOST * target);
     bool were_more = n_tokens <= p->n_tokens;
     double plain = were_more && usual > 0 ? RVI_MIN(p->plain, usual) : RVI_MAX(p->plain, usual);
+    if (usual > 0) plain = RVI_MIN(plain, MOST_NEW * usual); /* the process may have been stopped */
     return RVI_MAX(with_reading(plain, target, waiting),
                    with_crowd(plain, target, n_reading - p->n_long, waiting));
 }

@@ -336,6 +336,22 @@ static void far_more_rows_are_not_tried(void **state)
     }
 }
 
+/* The process was stopped, or had to wait for a disk, in the first step that was measured. */
+static void a_hiccup_is_soon_forgotten(void **state)
+{
+    (void)state;
+    static const machine *const models[] = {&smollm2, &tiled};
+    for (size_t i = 0; i < RVI_COUNT(models); i++) {
+        machine m = *models[i];
+        int n_steps;
+        m.pace.alone = true;
+        rvi_pace_note(&m.pace, 8, 8, 60 * alone_95(&m, 8, 300));
+        double alone = alone_95(&m, 8, 300), got = read_beside(&m, 8, 300, 1, 2000, &n_steps);
+        if (got >= 1.5 * alone) fail_msg("%g s, and %g alone", got, alone);
+        assert_true(m.most_read < 100);
+    }
+}
+
 /* The streams' own texts grow until a step of theirs takes as long as it may, and longer: none
  * waits much longer than it would have, and the prompt goes on. */
 static void streams_may_reach_the_target(void **state)
@@ -419,7 +435,10 @@ static void slow_models_read_too(void **state)
     assert_true(fabs(rvi_pace_target(&p, 8, 24, p.plain, 0.05) - 12 * p.plain) < 1e-9);
     p.n_long = 24; /* who have long prompts are not the crowd */
     assert_true(rvi_pace_target(&p, 8, 24, p.plain, 0.05) == 0.05);
-    p.plain = 0; /* nothing was measured */
+    p = (rvi_pace){0}; /* stopped for an hour in the one step that was measured */
+    rvi_pace_note(&p, 8, 8, 3600);
+    assert_true(rvi_pace_target(&p, 9, 1, 0.1, 0.05) < 1);
+    p = (rvi_pace){.n_long = 24}; /* nothing was measured */
     assert_true(rvi_pace_target(&p, 1, 0, 0, 0.05) == 0.05);
     assert_true(rvi_pace_target(&p, 1, 0, 10, 0.05) == 0.2);
 }
@@ -687,6 +706,7 @@ int main(void)
                                        cmocka_unit_test(deep_rows_cost_more),
                                        cmocka_unit_test(long_prompts_are_read_gently),
                                        cmocka_unit_test(far_more_rows_are_not_tried),
+                                       cmocka_unit_test(a_hiccup_is_soon_forgotten),
                                        cmocka_unit_test(streams_may_reach_the_target),
                                        cmocka_unit_test(streams_may_come_and_go),
                                        cmocka_unit_test(nothing_is_tried_among_others),
