@@ -491,8 +491,8 @@ static double serve_at_once(const machine *m, int n_requests, rvi_budget *b, rvi
     return total;
 }
 
-/* At 85 % or more of the rate that reading all prompts first and then decoding together has, whether a step
- * takes less than the target or more. */
+/* At 85 % or more of the rate that reading all prompts first and then decoding together has,
+ * whether a step takes less than the target or more. */
 static void slow_models_are_as_fast(void **state)
 {
     (void)state;
