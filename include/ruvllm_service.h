@@ -47,7 +47,7 @@ typedef struct rv_service_options {
     size_t size;
     int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384, and 2048 of
                         encoders, which keep nothing; RV_WHOLE_CONTEXT: n_context, or 16384 where
-                        that is more */
+                        that is more. A page more where one request may need all of it */
     int n_context;   /* most tokens of prompt and answer together; 0: what the model was trained for
                         or n_tokens, whichever is less */
     int max_running; /* requests that compute at the same time, each choice counts; 0: 32 */

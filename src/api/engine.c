@@ -23,7 +23,8 @@ static int default_rows(const rv_model *m)
 
 rvi_room rvi_api_room(const rv_runtime *rt, const rvi_sizes *s, int n_tokens)
 {
-    if (n_tokens == RV_GPU_WHOLE_CONTEXT) n_tokens = RVI_MAX(s->n_context, RVI_SERVICE_TOKENS);
+    if (n_tokens == RV_GPU_WHOLE_CONTEXT) /* as a service has it */
+        n_tokens = RVI_MAX(s->n_context + RVI_PAGE_TOKENS, RVI_SERVICE_TOKENS);
     return (rvi_room){.n_tokens = n_tokens ? n_tokens : RVI_MIN(s->n_context, RVI_API_CONTEXT),
                       .kv = rvi_api_kv_type(rt, RV_KV_DEFAULT),
                       .max_rows = gpu_rows(s->n_embd),

@@ -165,7 +165,8 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
                                    .no_cache = o->no_cache != 0};
 }
 
-int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
+/* Room as it was asked for. */
+static int asked_tokens(const rv_model *m, const rv_service_options *o)
 {
     if (o->n_tokens > 0) return o->n_tokens;
     enum { ENCODER_TOKENS = 2048 };
@@ -174,6 +175,19 @@ int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
     if (m->model->arch->is_encoder) return RVI_MIN(RVI_MAX(whole, ENCODER_TOKENS), RVI_MAX_CONTEXT);
     bool is_whole = o->n_tokens == RV_WHOLE_CONTEXT && whole > RVI_SERVICE_TOKENS;
     return is_whole ? RVI_MIN(whole, RVI_MAX_CONTEXT) : RVI_SERVICE_TOKENS;
+}
+
+/* The longest request. */
+static int longest(const rv_model *m, const rv_service_options *o)
+{
+    return RVI_MIN(o->n_context ? o->n_context : m->model->hp.n_context, asked_tokens(m, o));
+}
+
+/* There is room for that, and for the page more that the scheduler wants. */
+int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
+{
+    int n_pages = (longest(m, o) + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS + 1;
+    return RVI_MAX(asked_tokens(m, o), n_pages * RVI_PAGE_TOKENS);
 }
 
 /* Every running request has a row and logits in each step, and prompts and guesses have rows beside
@@ -195,10 +209,9 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
                             .kv_warm = o->kv_warm};
     rv_status st = rv_engine_new(&s->e, m, &eo, err);
     if (st) return st;
-    int room = by_bytes ? n_tokens : s->e->e->o.n_tokens;
     if (by_bytes)
         rvi_pages_limit(s->e->e->pool, (n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
-    s->n_context = RVI_MIN(o->n_context ? o->n_context : m->model->hp.n_context, room);
+    s->n_context = RVI_MIN(longest(m, o), n_tokens - RVI_PAGE_TOKENS);
     return RV_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/service.h"
+#include "base/os.h"
 #include "scheduler/vectors.h"
 
 enum { WINDOW = 192 }; /* tokens of a session that one vector is made of */
@@ -66,7 +67,11 @@ static rv_status vectors_of(const rv_service *s, const char *tenant, const rvi_l
     rvi_ids ids = {0};
     *v = (rvi_vectors){.size = (size_t)s->finder->m->model->hp.n_embd};
     memcpy(v->embedder, s->embedder, sizeof v->embedder);
-    if (!rvi_vectors_session(x->path, v->session) || rvi_vectors_read(v, x->path)) return RV_OK;
+    if (!rvi_vectors_session(x->path, v->session)) {
+        if (rvi_os_stat(x->path, NULL) == RVI_OS_NONE) rvi_vectors_remove(x->path);
+        return RV_OK;
+    }
+    if (rvi_vectors_read(v, x->path)) return RV_OK;
     rv_status st = rvi_sessions_read(s->sessions, tenant, x, &ids, err);
     bool lost = st && st != RV_E_NOMEM;
     if (!st) st = make_vectors(s, &ids, v, err);

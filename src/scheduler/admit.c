@@ -155,7 +155,6 @@ static admission admit(rvi_scheduler *s, rvi_job *j, double end, const rvi_job *
 {
     rvi_order *r = j->r;
     int n_known = 0, n_dropped;
-    j->waiting.begins = false;
     if (r->kind == RV_REQUEST_ANSWER) {
         rvi_prefix_space space = rvi_job_space(s, j);
         n_known = j->s ? look_up(s, &space, j->s->past.data, (int)j->s->past.len, &n_dropped)
@@ -166,8 +165,7 @@ static admission admit(rvi_scheduler *s, rvi_job *j, double end, const rvi_job *
         rvi_share_ask(s, rvi_pages_for(rvi_job_total(j)), true);
         if (!fits(s, j, n_known, NULL)) return NO_ROOM;
     }
-    j->waiting.begins = !prepare(j, end);
-    if (j->waiting.begins) return LATER;
+    if (!prepare(j, end)) return LATER;
     rv_error why = {0};
     rv_status st = j->s ? RV_OK : rvi_job_begin(s, j, &why);
     rvi_admit_stop(s, j); /* it waits no more */
@@ -227,6 +225,7 @@ void rvi_admit_waiting(rvi_scheduler *s)
     const double part = 0.1; /* of the time between two tokens */
     double end = any_streams(s) ? rvi_os_seconds() + part * s->o.token_seconds : INFINITY;
     rvi_job *later = NULL;
+    s->tenants.begins = NULL;
     for (int n = 0; s->n_running + (later != NULL) < s->o.max_running; n++) {
         if (n && !later && rvi_os_seconds() > end) return;
         rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, later);
@@ -236,6 +235,7 @@ void rvi_admit_waiting(rvi_scheduler *s)
         if (got == ADMITTED) continue;
         if (got == LATER) {
             later = j;
+            s->tenants.begins = &j->waiting;
             continue;
         }
         if (later || s->o.pressure != RV_PRESSURE_REJECT || j->s) break;

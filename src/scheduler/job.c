@@ -162,7 +162,7 @@ static void restore(rvi_scheduler *s, const rvi_job *j)
     if (!rvi_seq_extend(&seq, len, NULL)) {
         for (int i = 0; i < n; i++)
             rvi_seq_write_page(&seq, i, k->pages + (size_t)i * rvi_pages_bytes(pool));
-        rvi_prefix_insert(s->prefix, &space, j->r->ids, len, seq.pages);
+        if (rvi_kept_is_whole(k)) rvi_prefix_insert(s->prefix, &space, j->r->ids, len, seq.pages);
     }
     rvi_seq_deinit(&seq);
 }

@@ -42,9 +42,11 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds);
  * more to four times as long as they take, and up to eight times where most requests wait to be
  * read. Where a crowd does, a third of all requests, eight or more with short prompts, it grows for
  * faster models too: to three times the target, or twelve times what the tokens take. 0 tokens:
- * nobody waits for the step, which may take four times the target at least. usual: what a step of
- * the tokens is thought to take; 0: not known. */
+ * nobody waits for the step, which may take four times the target, or sixteen times as long as one
+ * of a token. usual: what a step of the tokens, or of one, is thought to take; 0: not known. */
 double rvi_pace_target(const rvi_pace *p, int n_tokens, int n_reading, double usual, double target);
+/* Of the rows that a step may have, from least to most, as many as matrix units compute well. */
+int rvi_pace_whole(int n_rows, int least, int most);
 /* How many rows of p->n_long prompts may go with n_tokens > 0 in the next step, which is to take
  * `target` seconds at most. 0: none do this time, for the step is to be measured, which is so where
  * too little is known and now and then, or because the streams would wait too often. */

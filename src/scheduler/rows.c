@@ -138,8 +138,9 @@ void rvi_rows_choose(rvi_scheduler *s)
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
     double usual = rvi_budget_seconds(&s->e->budget, RVI_MAX(n_tokens, 1));
-    double seconds =
-        rvi_pace_target(&s->pace, n_tokens, n_reading, usual, s->o.token_seconds / s->n_sharing);
+    double target = s->o.token_seconds, n = s->n_sharing;
+    double seconds = n_tokens ? rvi_pace_target(&s->pace, n_tokens, n_reading, usual, target / n)
+                              : rvi_pace_target(&s->pace, 0, n_reading, usual, target) / n;
     if (n_tokens) waiting -= hold_back(s, n_tokens, n_reading, seconds);
     if (!waiting) return;
     if (s->pace.alone) { /* as many as were planned */
@@ -151,6 +152,5 @@ void rvi_rows_choose(rvi_scheduler *s)
         least = RVI_MIN(whole, most);
     rvi_budget_reads reads = count_reads(s);
     int rows = rvi_budget_rows(&s->e->budget, least, most, &reads, seconds);
-    if (rows > least && rows < most) rows -= rows % TOGETHER;
-    give_prompts(s, rows - n_tokens);
+    give_prompts(s, rvi_pace_whole(rows, least, most) - n_tokens);
 }

@@ -114,7 +114,7 @@ static rv_status check_room(const rvi_scheduler *s, const rvi_order *r, rv_error
 
 rv_status rvi_scheduler_submit(rvi_scheduler *s, rvi_order *r, uint64_t *id, rv_error *err)
 {
-    /* One page more than it needs: while it writes to a copy, the tree may hold the original. */
+    /* one page more than it needs: while it writes to a copy, the tree may hold the original */
     int room = (rvi_pages_most(s->e->pool) - 1) * RVI_PAGE_TOKENS, total = rvi_job_total(r->jobs);
     if (total > room)
         return rvi_error(err, RV_E_TOO_LONG,

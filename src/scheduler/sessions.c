@@ -383,6 +383,14 @@ int32_t rvi_kept_id(const rvi_kept_session *k, size_t i)
     return (int32_t)rvi_cursor_u32(&c);
 }
 
+/* Cut within a page of the system, the rest of that page reads as zeros without a fault. */
+bool rvi_kept_is_whole(const rvi_kept_session *k)
+{
+    uint64_t size = 0;
+    return rvi_os_stat(k->entry->path, &size) == RVI_OS_FILE && size == k->file.len &&
+           !rvi_blob_check(&k->file, k->entry->path, NULL);
+}
+
 /* ---- saving ---- */
 
 static bool describe(const rvi_kept_session *k, const rvi_session *s,
@@ -516,8 +524,9 @@ rv_status rvi_sessions_forget(rvi_sessions *s, const char *tenant, const char *n
         st = rvi_error(err, RV_E_NOT_FOUND, "there is no session '%s'", name);
     else if (remove(path.data))
         st = rvi_error(err, RV_E_IO, "cannot remove %s: %s", path.data, strerror(errno));
-    if (!st) rvi_vectors_remove(path.data);
-    if (x && !x->claimed && (!st || st == RV_E_NOT_FOUND)) remove_entry(s, x);
+    bool is_gone = !st || st == RV_E_NOT_FOUND;
+    if (is_gone) rvi_vectors_remove(path.data);
+    if (x && is_gone) remove_entry(s, x);
     rvi_lock_give(s->lock);
     rvi_buf_deinit(&path);
     return st;

@@ -51,6 +51,8 @@ rv_status rvi_sessions_claim(rvi_sessions *s, const char *tenant, const char *na
                              rvi_kept_session **out, rv_error *err) RVI_MUST_CHECK;
 void rvi_kept_release(rvi_kept_session *k); /* accepts NULL */
 int32_t rvi_kept_id(const rvi_kept_session *k, size_t i);
+/* False: somebody has cut off a part of the file, whose bytes read as zeros. */
+bool rvi_kept_is_whole(const rvi_kept_session *k);
 
 /* A tenant's saved sessions, as one block. */
 typedef struct rvi_listed_session {

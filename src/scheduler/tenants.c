@@ -65,11 +65,11 @@ void rvi_tenant_unwait(rvi_tenant *x, rvi_waiting *w)
     w->next = NULL;
 }
 
-static bool others_wait(const rvi_tenant *x)
+static bool others_wait(const rvi_tenants *t, const rvi_tenant *x)
 {
     for (const rvi_tenant *other = x->next; other != x; other = other->next)
         for (const rvi_waiting *w = other->first; w; w = w->next)
-            if (!w->begins) return true;
+            if (w != t->begins) return true;
     return false;
 }
 
@@ -77,7 +77,7 @@ void rvi_tenants_pay(const rvi_tenants *t, rvi_tenant *x, int n_rows)
 {
     enum { DEBT = 8 }; /* quanta */
     x->credit -= n_rows;
-    if (!others_wait(x)) x->credit = RVI_MAX(x->credit, -(int64_t)DEBT * t->quantum);
+    if (!others_wait(t, x)) x->credit = RVI_MAX(x->credit, -(int64_t)DEBT * t->quantum);
 }
 
 /* So many rounds that someone who wants has credit. Debts of those who want nothing now shrink with

@@ -23,7 +23,6 @@ typedef struct rvi_tenant rvi_tenant;
 typedef struct rvi_waiting {
     struct rvi_waiting *next;
     double rank;
-    bool begins; /* it has its turn, and waits for its own beginning alone */
 } rvi_waiting;
 
 struct rvi_tenant {
@@ -36,7 +35,8 @@ struct rvi_tenant {
 };
 
 typedef struct rvi_tenants {
-    rvi_tenant *turn; /* in a ring: whose turn it is; NULL: there are none */
+    rvi_tenant *turn;          /* in a ring: whose turn it is; NULL: there are none */
+    const rvi_waiting *begins; /* has its turn, and waits for its own beginning alone; NULL: none */
     int quantum;
 } rvi_tenants;
 

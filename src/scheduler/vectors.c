@@ -114,6 +114,8 @@ rv_status rvi_vectors_write(const rvi_vectors *v, const char *session_path, rv_e
         st = rvi_error(err, RV_E_IO, "cannot write %s: %s", path.data, strerror(errno));
     if (!st) moved = !(st = rvi_os_replace(temp.data, path.data, err));
     if (!moved && f) (void)remove(temp.data);
+    /* who forgets a session removes its file, then its vectors; these may have come after that */
+    if (moved && rvi_os_stat(session_path, NULL) == RVI_OS_NONE) (void)remove(path.data);
     rvi_buf_deinit(&path);
     rvi_buf_deinit(&bytes);
     rvi_buf_deinit(&temp);

@@ -224,6 +224,7 @@ static rv_status start_events(server *v, rv_error *err)
         event_add(v->hangup, NULL))
         return rvi_nomem(err, "event loop");
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of who writes it */
     rvi_os_allow_files(MOST_CONNECTIONS + OTHER_FILES); /* shells and systemd give 1,024 */
     return RV_OK;
 }

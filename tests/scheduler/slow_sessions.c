@@ -262,6 +262,13 @@ static void damage(char path[400], long at)
     assert_int_equal(fclose(f), 0);
 }
 
+static long file_size(const char *path)
+{
+    uint64_t size = 0;
+    assert_int_equal(rvi_os_stat(path, &size), RVI_OS_FILE);
+    return (long)size;
+}
+
 static void damaged_files(void **state)
 {
     (void)state;
@@ -306,6 +313,28 @@ static void damaged_files(void **state)
             served s = answer(svc, k);
             expect_turn(&s, k, 0);
         }
+        rv_service_free(&svc);
+        rvi_os_remove_tree(dir);
+    }
+}
+
+/* A file that is cut while a request of its session waits: what it lacks is computed again. */
+static void cut_while_it_waits(void **state)
+{
+    enum { T = 6 }; /* turns, of two whole pages together */
+    (void)state;
+    char path[400];
+    for (int more = 0; more < 2; more++) { /* than a page of the system */
+        served s = {0};
+        rv_service *svc = service_in(in_folder("cut"), NULL);
+        for (int t = 0; t < T; t++) (void)answer(svc, 0);
+        rv_service_free(&svc);
+        svc = service_in(dir, NULL);
+        assert_ok(ask(svc, 0, &s.request, err));
+        damage(path, 0);
+        assert_int_equal(truncate(path, more ? 1000 : file_size(path) - 2000), 0);
+        served_run(svc, &s, 1);
+        expect_turn(&s, 0, T);
         rv_service_free(&svc);
         rvi_os_remove_tree(dir);
     }
@@ -446,8 +475,10 @@ static void limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(find_out),  cmocka_unit_test(kills),       cmocka_unit_test(damaged_files),
-        cmocka_unit_test(full_disk), cmocka_unit_test(clock_jumps), cmocka_unit_test(limits),
+        cmocka_unit_test(find_out),      cmocka_unit_test(kills),
+        cmocka_unit_test(damaged_files), cmocka_unit_test(cut_while_it_waits),
+        cmocka_unit_test(full_disk),     cmocka_unit_test(clock_jumps),
+        cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests_name("sessions", tests, open_it, close_it);
 }

@@ -199,8 +199,35 @@ static void a_few_rows_at_a_time(void **state)
     t.m->rt->be->ops = real;
 }
 
+/* Where a text of the probe ends there are fewer rows than a piece may have, and these are noted:
+ * a short piece does not make long ones seem cheap. */
+static void pieces_cost_what_they_read(void **state)
+{
+    (void)state;
+    rv_service *svc;
+    rvi_thread *thread;
+    teacher who;
+    size_t live;
+    open_teacher(&who);
+    rv_service_options so = {
+        .size = sizeof so, .n_tokens = 4096, .n_context = 256, .token_ms = 1e5, .no_thread = 1};
+    assert_ok(rv_service_new(&svc, t.m, &so, err));
+    submit(svc, 0);
+    assert_ok(rv_service_step(svc, &live, err));
+    assert_ok(rvi_thread_start(&thread, teach, &who, false, err));
+    serve_until(svc, &who);
+    rvi_thread_join(thread);
+    assert_false(who.failed);
+    const rvi_budget *cost = &who.l->l->instant.piece_cost;
+    assert_true(cost->at[3].rows == RVI_PIECE_ROWS);
+    assert_true(cost->at[1].rows > 0 || cost->at[2].rows > 0); /* 2 to 7 rows */
+    close_teacher(&who);
+    rv_service_free(&svc);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_few_rows_at_a_time)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_few_rows_at_a_time),
+                                       cmocka_unit_test(pieces_cost_what_they_read)};
     return cmocka_run_group_tests_name("beside", tests, open_tiny, close_tiny);
 }

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "base/thread.h"
+#include "scheduler/internal.h"
 
 static opened o;
 static int32_t ids[250];
@@ -124,6 +125,30 @@ static void quick_ones_pass(void **state)
         served_run(svc, list, N);
         rv_service_free(&svc);
     }
+}
+
+/* Who was being thought about and lost its place to somebody more urgent waits like others: what
+ * another tenant uses meanwhile is held against it. */
+static void the_passed_wait_too(void **state)
+{
+    enum { FIRST, URGENT, STREAM, N, QUANTUM = 1, DEBT = 8 };
+    (void)state;
+    served list[N] = {{0}};
+    n_passes[0] = 3;
+    rv_service *svc = service_of((rv_service_options){.max_running = 2, .quantum = QUANTUM});
+    list[STREAM] = submit(svc, 2, 80, "another", 0);
+    while (!list[STREAM].n) step_and_drain(svc, list, N);
+    list[FIRST] = submit_thoughtful(svc, think_first);
+    step_and_drain(svc, list, N);
+    assert_int_equal(n_passes[0], 2);
+    list[URGENT] = submit(svc, 2, 60, NULL, 5);
+    for (int i = 0; i < 40; i++) step_and_drain(svc, list, N);
+    assert_int_equal(n_passes[0], 2); /* there is no place */
+    const rvi_job *j = svc->s->running;
+    while (strcmp(j->r->tenant, "another") != 0) j = j->next;
+    assert_true(j->r->of->credit < -2 * DEBT * QUANTUM);
+    served_run(svc, list, N);
+    rv_service_free(&svc);
 }
 
 /* One tenant asks ten times as much as the other, and was there first. */
@@ -476,6 +501,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ten_to_one),
                                        cmocka_unit_test(quick_ones_pass),
+                                       cmocka_unit_test(the_passed_wait_too),
                                        cmocka_unit_test(priorities_age),
                                        cmocka_unit_test(long_prompts_keep_nobody_waiting),
                                        cmocka_unit_test(short_ones_do_not_stop_a_long_one),

@@ -4,8 +4,10 @@
 #include <dirent.h>
 #include <stdlib.h>
 
+#include "api/service.h"
 #include "base/os.h"
 #include "scheduler/served.h"
+#include "scheduler/vectors.h"
 
 enum { SESSIONS = 6, ASKED = 30, NEW = 4 };
 
@@ -192,6 +194,49 @@ static void by_their_texts(void **state)
     rv_service_free(&svc);
 }
 
+static void remove_session(rv_service *svc, int k, char path[400])
+{
+    char name[32];
+    rvi_listed_session *list;
+    size_t n, i = 0;
+    snprintf(name, sizeof name, "session %d", k);
+    assert_ok(rvi_sessions_list(svc->sessions, k % 2 ? "ann" : "bob", &list, &n, err));
+    while (i < n && strcmp(list[i].name, name) != 0) i++;
+    assert_true(i < n);
+    snprintf(path, 400, "%s", list[i].path);
+    assert_int_equal(remove(path), 0);
+    rvi_free(list);
+}
+
+/* No vectors stay of a session whose file was removed behind the service's back, once somebody
+ * looks for it or forgets it; none are kept of one that was forgotten while they were made. */
+static void nothing_stays_of_those_that_are_gone(void **state)
+{
+    (void)state;
+    char path[400];
+    rv_found_session *found;
+    size_t n;
+    remove_all(".session");
+    rv_service *svc = service();
+    assert_int_equal(count_files(".vectors"), 0);
+    for (int k = 0; k < SESSIONS; k++) turn(svc, k, 0);
+    for (int k = 0; k < SESSIONS; k++) (void)expect_nearest(svc, k);
+    assert_int_equal(count_files(".vectors"), SESSIONS);
+    remove_session(svc, 1, path);
+    assert_ok(rv_service_find(svc, "ann", "anything", 10, &found, &n, err));
+    rv_free(found);
+    assert_int_equal(n, SESSIONS / 2 - 1);
+    assert_int_equal(count_files(".vectors"), SESSIONS - 1);
+    remove_session(svc, 2, path);
+    assert_refused(RV_E_NOT_FOUND, rv_service_forget(svc, "bob", "session 2", err));
+    assert_int_equal(count_files(".vectors"), SESSIONS - 2);
+    float some[4] = {0};
+    rvi_vectors v = {.size = 4, .n = 1, .values = some};
+    assert_ok(rvi_vectors_write(&v, path, err));
+    assert_int_equal(count_files(".vectors"), SESSIONS - 2);
+    rv_service_free(&svc);
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -214,6 +259,7 @@ static void what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(by_their_texts),
+                                       cmocka_unit_test(nothing_stays_of_those_that_are_gone),
                                        cmocka_unit_test(what_is_refused)};
     return cmocka_run_group_tests_name("nearest sessions", tests, open_it, close_it);
 }

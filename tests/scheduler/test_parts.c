@@ -75,10 +75,10 @@ static void debts_have_a_limit(void **state)
     assert_ok(rvi_tenants_join(&t, "a", &a, err));
     rvi_tenants_pay(&t, a, 1000000);
     assert_ok(rvi_tenants_join(&t, "b", &b, err));
-    wants[1].begins = true;
+    t.begins = &wants[1];
     rvi_tenant_wait(b, &wants[1]);
     rvi_tenants_pay(&t, a, 1000000);
-    wants[1].begins = false;
+    t.begins = NULL;
     rvi_tenant_wait(a, &wants[0]);
     int rows = 0;
     for (; rvi_tenants_next(&t, has_waiting, NULL) != a; rows += 16) rvi_tenants_pay(&t, b, 16);
@@ -182,10 +182,15 @@ typedef struct machine {
     double mid, far; /* each row behind 32, and behind 96; 0: as those before */
     double tiles;    /* whole groups of 16 rows: seconds of each besides those of all; 0: as rows */
     double beside;   /* and of other rows beside such groups */
+    double cliff;    /* and of CLIFF rows of a prompt, or more; 0: none */
+    double rate;     /* with many requests, as a part of the engine's; 0: 0.85 will do */
     double noise;
     rvi_rng rng;
     rvi_pace pace;
+    int most_read; /* rows of the prompt that a step had, at most */
 } machine;
+
+enum { CLIFF = 24 };
 
 static double wobble(machine *m)
 {
@@ -201,6 +206,7 @@ static double step_of(const machine *m, int n_tokens, int own, int n_read, int n
         seconds = 2 * m->base + m->tiles * (n / 16);
         if (n % 16) seconds += m->beside + m->row * (n % 16);
     }
+    if (n_read >= CLIFF) seconds += m->cliff;
     seconds += (m->few + m->first) * own * n_tokens;
     if (n_read) seconds += RVI_MAX(m->few * n_read + m->first, m->read * n_read) * n_before;
     return seconds;
@@ -249,7 +255,7 @@ static double read_beside(machine *m, int n_tokens, int own, int n_long, int n_p
 {
     enum { MOST = 30000, MAX_ROWS = 512 };
     static double seconds[MOST];
-    *n_steps = 0;
+    *n_steps = m->most_read = 0;
     for (int at = 0, n; at < n_prompt; at += n) {
         assert_true(*n_steps < MOST);
         m->pace.n_long = n_long;
@@ -258,6 +264,7 @@ static double read_beside(machine *m, int n_tokens, int own, int n_long, int n_p
         double target = rvi_pace_target(&m->pace, now, n_long, 0, 0.05);
         n = rvi_pace_rows(&m->pace, now, MAX_ROWS, target);
         assert_in_range(n, 0, MAX_ROWS - now);
+        m->most_read = RVI_MAX(m->most_read, n);
         seconds[(*n_steps)++] = step(m, now, own, n, at);
     }
     qsort(seconds, (size_t)*n_steps, sizeof *seconds, by_size);
@@ -292,8 +299,8 @@ static void long_prompts_are_read_gently(void **state)
         (void)read_beside(&m, n, 300, 8, 200, &n_steps);
         double alone = alone_95(&m, n, 300), got = read_beside(&m, n, 300, 1, 6000, &n_steps);
         if (got >= 1.5 * alone) fail_msg("%d beside tiles: %g s, and %g alone", n, got, alone);
-        if (n == 8) /* eight rows fill a group and are soon found: 1,238; before that 1,492 */
-            assert_in_range(n_steps, 1, 1300);
+        if (n == 8) /* eight rows fill a group and are tried at once: 1,383; later, 1,400 */
+            assert_in_range(n_steps, 1, 1390);
     }
     m = smollm2;
     for (int k = 0; k < 50; k++) (void)step(&m, 8, 300, 0, 0);
@@ -311,6 +318,38 @@ static void long_prompts_are_read_gently(void **state)
     m.base = 0.2;
     (void)read_beside(&m, 8, 300, 1, 1000, &n_steps); /* beyond the target: it ends all the same */
     assert_true(n_steps <= 1000 + 50);
+}
+
+/* Numbers of rows that were never measured are not tried where fewer were far too dear: of those
+ * beyond a cliff the first is met, which ends all hope, and none that is much wider. */
+static void far_more_rows_are_not_tried(void **state)
+{
+    (void)state;
+    for (int n = 3; n <= 28; n++) {
+        machine m = tiled;
+        int n_steps;
+        m.cliff = 1;
+        for (int k = 0; k < 50; k++) (void)step(&m, n, 300, 0, 0);
+        double got = read_beside(&m, n, 300, 1, 6000, &n_steps);
+        assert_true(got < 1.5 * alone_95(&m, n, 300));
+        if (m.most_read >= 2 * CLIFF) fail_msg("beside %d: %d rows", n, m.most_read);
+    }
+}
+
+/* The process was stopped, or had to wait for a disk, in the first step that was measured. */
+static void a_hiccup_is_soon_forgotten(void **state)
+{
+    (void)state;
+    static const machine *const models[] = {&smollm2, &tiled};
+    for (size_t i = 0; i < RVI_COUNT(models); i++) {
+        machine m = *models[i];
+        int n_steps;
+        m.pace.alone = true;
+        rvi_pace_note(&m.pace, 8, 8, 60 * alone_95(&m, 8, 300));
+        double alone = alone_95(&m, 8, 300), got = read_beside(&m, 8, 300, 1, 2000, &n_steps);
+        if (got >= 1.5 * alone) fail_msg("%g s, and %g alone", got, alone);
+        assert_true(m.most_read < 100);
+    }
 }
 
 /* The streams' own texts grow until a step of theirs takes as long as it may, and longer: none
@@ -385,8 +424,9 @@ static void slow_models_read_too(void **state)
     p.n_tokens = 8;
     assert_true(rvi_pace_target(&p, 1, 0, 0.019, 0.05) == 0.05); /* there were more streams then */
     assert_true(rvi_pace_target(&p, 9, 0, 0.3, 0.05) == 4 * 0.3);
-    assert_true(rvi_pace_target(&p, 0, 1, 0.3, 0.05) == 8 * p.plain); /* nobody listens */
-    assert_true(rvi_pace_target(&p, 1, 7, 0.3, 0.05) > 7 * p.plain);  /* hardly anybody */
+    assert_true(rvi_pace_target(&p, 0, 1, 0.3, 0.05) == 16 * p.plain); /* nobody listens, */
+    assert_true(rvi_pace_target(&p, 0, 1, 0.1, 0.05) == 16 * 0.1);   /* and there were more then */
+    assert_true(rvi_pace_target(&p, 1, 7, 0.3, 0.05) > 7 * p.plain); /* hardly anybody */
     p.plain = 0.014; /* one that comes keeps the target, and a crowd is read in longer steps */
     assert_true(rvi_pace_target(&p, 1, 1, p.plain, 0.05) == 0.05);
     assert_true(rvi_pace_target(&p, 8, 24, p.plain, 0.05) == 3 * 0.05);
@@ -395,7 +435,10 @@ static void slow_models_read_too(void **state)
     assert_true(fabs(rvi_pace_target(&p, 8, 24, p.plain, 0.05) - 12 * p.plain) < 1e-9);
     p.n_long = 24; /* who have long prompts are not the crowd */
     assert_true(rvi_pace_target(&p, 8, 24, p.plain, 0.05) == 0.05);
-    p.plain = 0; /* nothing was measured */
+    p = (rvi_pace){0}; /* stopped for an hour in the one step that was measured */
+    rvi_pace_note(&p, 8, 8, 3600);
+    assert_true(rvi_pace_target(&p, 9, 1, 0.1, 0.05) < 1);
+    p = (rvi_pace){.n_long = 24}; /* nothing was measured */
     assert_true(rvi_pace_target(&p, 1, 0, 0, 0.05) == 0.05);
     assert_true(rvi_pace_target(&p, 1, 0, 10, 0.05) == 0.2);
 }
@@ -424,12 +467,12 @@ static double serve_at_once(const machine *m, int n_requests, rvi_budget *b, rvi
             n_reading += left[i] > 0;
             waiting += left[i];
         }
-        double seconds =
-            rvi_pace_target(p, n_tokens, n_reading, rvi_budget_seconds(b, n_tokens), 0.05);
+        double seconds = rvi_pace_target(p, n_tokens, n_reading,
+                                         rvi_budget_seconds(b, RVI_MAX(n_tokens, 1)), 0.05);
         int most = RVI_MIN(MAX_ROWS, n_tokens + waiting),
             least = RVI_MIN((n_tokens + 8 + 15) / 16 * 16, most), rows = n_tokens;
         if (waiting) rows = rvi_budget_rows(b, least, most, NULL, seconds);
-        if (rows > least && rows < most) rows -= rows % 16;
+        rows = rvi_pace_whole(rows, least, most);
         for (int i = 0; i < n_requests; i++) {
             if (left[i] || n_new[i] == NEW) continue;
             n_ended += ++n_new[i] == NEW;
@@ -448,8 +491,8 @@ static double serve_at_once(const machine *m, int n_requests, rvi_budget *b, rvi
     return total;
 }
 
-/* At 85 % of the rate that reading all prompts first and then decoding together has, whether a step
- * takes less than the target or more. */
+/* At 85 % or more of the rate that reading all prompts first and then decoding together has,
+ * whether a step takes less than the target or more. */
 static void slow_models_are_as_fast(void **state)
 {
     (void)state;
@@ -460,7 +503,9 @@ static void slow_models_are_as_fast(void **state)
                                      {.base = 0.012, .row = 2.5e-4, .mid = 5.8e-4, .far = 4.05e-4},
                                      {.base = 0.03, .row = 1.8e-3, .token = 4.5e-3}, /* 1B */
                                      {.base = 0.028, .row = 2.2e-3},  /* a 1B model, 2 threads, */
-                                     {.base = 0.056, .row = 2.25e-3}, /* and beside others */
+                                     {.base = 0.056, .row = 2.25e-3}, /* and beside others; */
+                                     /* without matrix units; 0.921 in steps of 16 rows */
+                                     {.base = 0.028, .row = 0.0112, .rate = 0.94},
                                      {.base = 0.2, .row = 0.012}};
     for (size_t i = 0; i < RVI_COUNT(models); i++)
         for (int n = 8; n <= 32; n *= 4) {
@@ -472,7 +517,7 @@ static void slow_models_are_as_fast(void **state)
                 alone += short_step(m, RVI_MIN(left, 512), 0);
             (void)serve_at_once(m, 1, &b, &p);
             seconds = serve_at_once(m, n, &b, &p);
-            if (alone < 0.85 * seconds)
+            if (alone < (m->rate > 0 ? m->rate : 0.85) * seconds)
                 fail_msg("a step of %g s, %d requests: %g s, alone %g", m->base, n, seconds, alone);
         }
 }
@@ -660,6 +705,8 @@ int main(void)
                                        cmocka_unit_test(turns_beside_streams_are_short),
                                        cmocka_unit_test(deep_rows_cost_more),
                                        cmocka_unit_test(long_prompts_are_read_gently),
+                                       cmocka_unit_test(far_more_rows_are_not_tried),
+                                       cmocka_unit_test(a_hiccup_is_soon_forgotten),
                                        cmocka_unit_test(streams_may_reach_the_target),
                                        cmocka_unit_test(streams_may_come_and_go),
                                        cmocka_unit_test(nothing_is_tried_among_others),

@@ -354,6 +354,40 @@ static void foreign_adapters(rv_service *svc, rv_request r)
     close_all(&other);
 }
 
+/* Where there is room for one whole context, an answer may go on up to its end. */
+static void answers_fill_the_context(void **state)
+{
+    enum { CONTEXT = 96, LARGE = 20000 };
+    (void)state;
+    rv_service *svc;
+    rv_service_options so = {
+        .size = sizeof so, .n_tokens = CONTEXT, .n_context = CONTEXT, .no_thread = 1};
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    rv_generate_options go = greedy(RV_TO_CONTEXT_END);
+    for (int k = 0; k < 2; k++) { /* the second finds pages of the first */
+        served s = submit(svc, 0, &go, NULL);
+        served_run(svc, &s, 1);
+        assert_int_equal(s.last.finish, RV_FINISH_LENGTH);
+        assert_int_equal(s.n, CONTEXT - N_PROMPT);
+    }
+    served list[3] = {{0}}; /* and so may each of three choices */
+    rv_request r = {
+        .size = sizeof r, .ids = prompts[1], .n_ids = N_PROMPT, .generate = &go, .n = 3};
+    assert_ok(rv_service_submit(svc, &r, &list[0].request, err));
+    for (int i = 1; i < 3; i++) {
+        list[i].request = list[0].request;
+        list[i].choice = i;
+    }
+    served_run(svc, list, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(list[i].n, CONTEXT - N_PROMPT);
+    rv_service_free(&svc);
+    so.n_tokens = RV_WHOLE_CONTEXT; /* as a server has it; more than is usual */
+    so.n_context = LARGE;
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    (void)submit(svc, 0, &go, NULL);
+    rv_service_free(&svc);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -640,20 +674,14 @@ static void templates_with_the_time(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_equal_those_alone),
-                                       cmocka_unit_test(beginnings_are_shared),
-                                       cmocka_unit_test(turns_are_shared),
-                                       cmocka_unit_test(choices_share_the_prompt),
-                                       cmocka_unit_test(embeddings_and_scores),
-                                       cmocka_unit_test(encoders_embed),
-                                       cmocka_unit_test(cancel_and_timeout),
-                                       cmocka_unit_test(one_fails),
-                                       cmocka_unit_test(refusals),
-                                       cmocka_unit_test(waits_for_a_drain),
-                                       cmocka_unit_test(templates_with_the_time),
-                                       cmocka_unit_test(training_gets_some_time),
-                                       cmocka_unit_test(two_services_rest_together),
-                                       cmocka_unit_test(slow_beginnings_are_spread),
-                                       cmocka_unit_test(with_a_thread)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_equal_those_alone),  cmocka_unit_test(beginnings_are_shared),
+        cmocka_unit_test(turns_are_shared),           cmocka_unit_test(choices_share_the_prompt),
+        cmocka_unit_test(embeddings_and_scores),      cmocka_unit_test(encoders_embed),
+        cmocka_unit_test(cancel_and_timeout),         cmocka_unit_test(one_fails),
+        cmocka_unit_test(answers_fill_the_context),   cmocka_unit_test(refusals),
+        cmocka_unit_test(waits_for_a_drain),          cmocka_unit_test(templates_with_the_time),
+        cmocka_unit_test(training_gets_some_time),    cmocka_unit_test(two_services_rest_together),
+        cmocka_unit_test(slow_beginnings_are_spread), cmocka_unit_test(with_a_thread)};
     return cmocka_run_group_tests_name("service", tests, open_it, close_it);
 }

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -504,6 +505,32 @@ def unix_socket():
                     b"200 OK" in out and mode & 0o077 == 0, (out, oct(mode)))
 
 
+def no_room():
+    """Files may not grow any more, by the limit of a shell or of systemd: neither the state nor the
+    log that is behind standard error."""
+    none = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    with tempfile.TemporaryDirectory() as tmp:
+        path = os.path.join(tmp, "s")
+        with open(os.path.join(tmp, "log"), "wb") as log:
+            p = subprocess.Popen([PROGRAM, "serve", MODEL, "--unix", path, "--no-learning"],
+                                 stderr=log, preexec_fn=none)
+        c = socket.socket(socket.AF_UNIX)
+        while p.poll() is None and c.connect_ex(path):
+            time.sleep(0.02)
+        p.send_signal(signal.SIGTERM)
+        verdict("a log that is full ends no server", p.wait(SLOW) == 0, p.returncode)
+        c.close()
+    with Server() as s:
+        body = {"response_id": s.chat("Who is Ruv?")["id"], "correction": "a fox"}
+        before = resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+        status, _, told = s.post("/v1/feedback", body)
+        verdict("what cannot be stored is refused", status == 503, (status, told))
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, before)
+        status, _, told = s.post("/v1/feedback", body)
+        verdict("and taken once there is room", status == 200, (status, told))
+
+
 def ending():
     # --drain: or an idle connection that it waits for is not seen
     with Server("--drain", "3600") as s:
@@ -556,5 +583,6 @@ verdict("it ends well and says nothing more", (served.status, served.rest) == (0
 without_encoder()
 keys()
 unix_socket()
+no_room()
 ending()
 finish()

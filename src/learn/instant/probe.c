@@ -319,6 +319,11 @@ bool rvi_probe_has_begun(const rvi_probe *p)
     return p->now.ids != NULL;
 }
 
+int rvi_probe_left(const rvi_probe *p)
+{
+    return p->now.n - p->now.at;
+}
+
 /* Places of the text at which something is kept: the last of each run, for the beginning of a text
  * says the least. */
 static bool is_kept(const reading *r, int at)

@@ -33,6 +33,7 @@ rv_status rvi_probe_begin(rvi_probe *p, const int32_t *ids, size_t n, int n_rows
                           rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_probe_go_on(rvi_probe *p, int n_rows, rv_error *err) RVI_MUST_CHECK;
 bool rvi_probe_has_begun(const rvi_probe *p);
+int rvi_probe_left(const rvi_probe *p); /* rows of the text that has begun */
 int rvi_probe_n_texts(const rvi_probe *p);
 
 typedef struct rvi_probe_result {

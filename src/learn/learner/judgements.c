@@ -84,8 +84,9 @@ static rv_status begin_text(rvi_learner *l, int n_rows, rv_error *err)
     return st;
 }
 
-/* So many rows more of the probe, which is not whole, of a text that has `most` at a time. */
-static rv_status make_probe(rvi_learner *l, int n_rows, int most, rv_error *err)
+/* So many rows more of the probe, which is not whole, of a text that has `most` at a time; fewer
+ * where it ends. */
+static rv_status make_probe(rvi_learner *l, int *n_rows, int most, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rv_status st = RV_OK;
@@ -94,7 +95,8 @@ static rv_status make_probe(rvi_learner *l, int n_rows, int most, rv_error *err)
         st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
     }
     if (!st && !rvi_probe_has_begun(in->probe)) st = begin_text(l, most, err);
-    if (!st) st = rvi_probe_go_on(in->probe, n_rows, err);
+    if (!st) *n_rows = RVI_MIN(*n_rows, rvi_probe_left(in->probe));
+    if (!st) st = rvi_probe_go_on(in->probe, *n_rows, err);
     if (st) {
         rvi_probe_free(in->probe);
         in->probe = NULL;
@@ -114,7 +116,10 @@ rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
 static rv_status need_probe(rvi_learner *l, rv_error *err)
 {
     rv_status st = need_capturer(l, err);
-    while (!st && !has_probe(l)) st = make_probe(l, RVI_PROBE_TOKENS, RVI_PROBE_TOKENS, err);
+    while (!st && !has_probe(l)) {
+        int n = RVI_PROBE_TOKENS;
+        st = make_probe(l, &n, n, err);
+    }
     return st;
 }
 
@@ -125,9 +130,9 @@ static bool probe_piece(rvi_learner *l)
     int n = RVI_PIECE_ROWS;
     if (in->piece_seconds > 0) n = rvi_budget_beside(&in->piece_cost, 0, n, in->piece_seconds);
     double start = rvi_os_seconds();
-    rv_status st = make_probe(l, n, RVI_PIECE_ROWS, NULL);
+    if (make_probe(l, &n, RVI_PIECE_ROWS, NULL)) return false;
     rvi_budget_note(&in->piece_cost, n, 0, rvi_os_seconds() - start);
-    return !st;
+    return true;
 }
 
 bool rvi_instant_prepare(rvi_learner *l, bool judging)
