@@ -376,14 +376,14 @@ void rvi_reading_free(rvi_reading *r)
     rvi_free(r);
 }
 
-/* ---- what an earlier text lends ---- */
-
-static bool has_word(const rvi_reading *r, uint64_t key)
+bool rvi_reading_has(const rvi_reading *r, uint64_t key)
 {
     for (int i = 0; i < r->n; i++)
         if (r->words[i].key == key) return true;
     return false;
 }
+
+/* ---- what an earlier text lends ---- */
 
 static bool ends_sentence(const char *text, const segment *s)
 {
@@ -416,8 +416,8 @@ static rv_status choose_lent(segments *all, const char *text, const rvi_reading 
         uint64_t key = !st ? key_of(folded.data, folded.len) : 0;
         rvi_buf_deinit(&folded);
         if (st) return st;
-        lent[i] = rarity_of(key) >= RVI_LENT_RARITY && (!question || has_word(question, key)) &&
-                  !has_word(request, key);
+        lent[i] = rarity_of(key) >= RVI_LENT_RARITY &&
+                  (!question || rvi_reading_has(question, key)) && !rvi_reading_has(request, key);
         name[i] = lent[i] && !question && is_name(text, all, i);
         any_name |= name[i];
     }
