@@ -181,10 +181,6 @@ bool rvi_instant_prepare(rvi_learner *l, bool judging);
 /* Of the model at most, and of its head, which is read. */
 enum { RVI_PIECE_ROWS = 8, RVI_PIECE_HEAD_ROWS = 8192 };
 
-/* How answers to this question must not go on: up to max; returns how many. Texts are the learner's
- * own, valid until the next call. */
-size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max);
-
 void rvi_learner_release(rvi_learner *l, rvi_made_set *s); /* accepts NULL */
 
 /* The ring of a session's answers. */

@@ -103,15 +103,14 @@ int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g); /* what it 
 
 /* ---- save.c ---- */
 #define RVI_GENERATION_FILE "generation-%06d.gguf"
-rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
+/* early: the file where it was saved before, which is moved into place; NULL: it was not. */
+rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, const char *early,
                                       rv_error *err) RVI_MUST_CHECK;
 /* Before it has its number for good: in a file named by its digest, which is moved into place
  * later. v: whose backend made it; where that was cancelled nothing is written. */
 rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const rvi_generation *g,
                                  rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_remove_early(const char *dir); /* what killed processes have left of these */
-rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
-                                      rv_error *err) RVI_MUST_CHECK;
 
 /* Appends its path. */
 rv_status rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out,
@@ -138,9 +137,9 @@ void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f); /* by a publ
 /* After every change of what is in use: adapters that are now, are read; those of what was
  * forgotten are erased. */
 rv_status rvi_learner_settle(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Adapters whose lessons have all been corrected since are not kept in memory; */
+/* Adapters whose lessons have all been corrected since are not kept in memory. */
 void rvi_learner_unload_idle(rvi_learner *l);
-rv_status rvi_learner_read_all(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* are, too */
+rv_status rvi_learner_read_active(rvi_learner *l, bool idle_too, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- save_shared.c: how a shared adapter was when a generation was made of it ---- */
 rv_status rvi_shared_record(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;

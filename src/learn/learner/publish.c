@@ -124,8 +124,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
     memcpy(f.digest, g->digest, sizeof f.digest);
     if (f.kind != RVI_FEEDBACK_PUBLISH) g->digest[0] = 0;
-    st = file && fits ? rvi_learner_move_generation(l, file, g, err)
-                      : rvi_learner_save_generation(l, g, err);
+    st = rvi_learner_save_generation(l, g, fits ? file : NULL, err);
     if (!st) st = reserve(l, g, err);
     if (!st) st = rvi_learner_log_generation(l, g, &f, err);
     if (st) return st;
