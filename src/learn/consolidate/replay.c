@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "decode/sampler.h"
 #include "learn/consolidate/prose.h"
+#include "learn/journal/list.h"
 
 enum {
     AT_ONCE = 64, /* texts that a portion begins with */
@@ -34,7 +35,6 @@ typedef struct maker {
     size_t n_questions;
     uint64_t drawn; /* with which seeds, whatever was left out */
     rvi_request *requests;
-    rvi_ids *prompts;
     size_t n, cap;
     rv_error *err;
 } maker;
@@ -73,10 +73,8 @@ static rv_status add_piece(rvi_replay *r, const int32_t *a, size_t n_a, const in
     rvi_replay_text *pieces = rvi_realloc_array(r->pieces, r->n_pieces + 1, sizeof *pieces);
     if (!pieces) return rvi_nomem(err, "replay");
     r->pieces = pieces;
-    bool ok = true;
-    for (size_t i = 0; ok && i < n_a; i++) ok = rvi_ids_push(&r->ids, a[i]);
-    for (size_t i = 0; ok && i < n_b; i++) ok = rvi_ids_push(&r->ids, b[i]);
-    if (!ok) return rvi_nomem(err, "replay");
+    if (!rvi_ids_append(&r->ids, a, n_a) || !rvi_ids_append(&r->ids, b, n_b))
+        return rvi_nomem(err, "replay");
     pieces[r->n_pieces++] =
         (rvi_replay_text){(uint32_t)first, (uint32_t)(n_a + n_b), (uint32_t)loss, (uint32_t)kind};
     return RV_OK;
@@ -86,27 +84,17 @@ static rv_status add_piece(rvi_replay *r, const int32_t *a, size_t n_a, const in
 
 static void clear(maker *k)
 {
-    for (size_t i = 0; i < k->n; i++) {
-        rvi_ids_deinit(&k->prompts[i]);
-        rvi_ids_deinit(&k->requests[i].answer);
-    }
-    k->n = 0;
+    rvi_requests_free(k->requests, k->n);
+    k->requests = NULL;
+    k->n = k->cap = 0;
 }
 
 static rvi_ids *new_prompt(maker *k)
 {
-    if (k->n == k->cap) {
-        size_t cap = k->cap ? 2 * k->cap : 512;
-        rvi_ids *prompts = rvi_realloc_array(k->prompts, cap, sizeof *prompts);
-        if (prompts) k->prompts = prompts;
-        rvi_request *requests = rvi_realloc_array(k->requests, cap, sizeof *requests);
-        if (requests) k->requests = requests;
-        if (!prompts || !requests) return NULL;
-        k->cap = cap;
-    }
-    k->prompts[k->n] = (rvi_ids){0};
-    k->requests[k->n] = (rvi_request){0};
-    return &k->prompts[k->n++];
+    rvi_request *r = rvi_list_room((void **)&k->requests, k->n, &k->cap, sizeof *r);
+    if (!r) return NULL;
+    k->n++;
+    return &r->prompt;
 }
 
 static int forward_progress(void *ctx, size_t done, size_t total)
@@ -122,21 +110,10 @@ static rv_status run(maker *k, float temperature, int n_tokens)
     rvi_sampling_init(&s, sizeof s, true);
     s.temperature = temperature;
     s.seed = k->seed + k->drawn;
-    for (size_t i = 0; i < k->n; i++) {
-        k->requests[i].prompt = k->prompts[i].data;
-        k->requests[i].n_prompt = k->prompts[i].len;
-    }
     rv_status st = rvi_base_model_answer(k->v, k->requests, k->n, temperature > 0 ? &s : NULL,
                                          n_tokens, forward_progress, k, k->err);
     k->done += k->n;
     return st;
-}
-
-static rv_status push_all(rvi_ids *to, const rvi_ids *from, rv_error *err)
-{
-    for (size_t i = 0; i < from->len; i++)
-        if (!rvi_ids_push(to, from->data[i])) return rvi_nomem(err, "prompt");
-    return RV_OK;
 }
 
 /* ---- stages ---- */
@@ -178,9 +155,10 @@ static rv_status ask_questions(maker *k)
 static rv_status keep_answers(maker *k)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < k->n; i++)
-        st = add_piece(k->r, k->prompts[i].data, k->prompts[i].len, k->requests[i].answer.data,
-                       k->requests[i].answer.len, k->prompts[i].len - 1, RVI_GENERAL, k->err);
+    for (size_t i = 0; !st && i < k->n; i++) {
+        const rvi_ids *p = &k->requests[i].prompt, *a = &k->requests[i].answer;
+        st = add_piece(k->r, p->data, p->len, a->data, a->len, p->len - 1, RVI_GENERAL, k->err);
+    }
     return st;
 }
 
@@ -190,7 +168,8 @@ static rv_status make_chats(maker *k, size_t portion)
     k->drawn = portion * AT_ONCE;
     for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
-        st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
+        if (!p || !rvi_ids_append(p, k->v->frame.data, k->v->frame.len))
+            st = rvi_nomem(k->err, "prompts");
     }
     if (!st) st = run(k, 1, TURN_TOKENS);
     for (size_t i = 0; !st && i < k->n; i++) st = keep_question(k, &k->requests[i].answer);
@@ -246,8 +225,7 @@ static rv_status make_texts(maker *k, size_t portion)
     for (size_t i = 0; !st && i < k->n; i++) {
         rvi_ids *a = &k->requests[i].answer;
         if (a->len < LEAST) continue;
-        st = add_piece(k->r, k->prompts[i].data, 1, a->data, a->len, FIRST_LOSS, RVI_GENERAL,
-                       k->err);
+        st = add_piece(k->r, &k->v->start, 1, a->data, a->len, FIRST_LOSS, RVI_GENERAL, k->err);
         if (!st) st = keep_context(k, a, from + i);
     }
     clear(k);
@@ -259,10 +237,8 @@ static rv_status make_probes(maker *k)
 {
     enum { FIRST_LOSS = 8 };
     rvi_replay *r = k->r;
-    size_t general = 0, seen = 0;
+    size_t every = RVI_MAX(rvi_replay_count(r, RVI_GENERAL) / N_PROBES, 1), seen = 0;
     rv_status st = RV_OK;
-    for (size_t i = 0; i < r->n_pieces; i++) general += r->pieces[i].kind == RVI_GENERAL;
-    size_t every = RVI_MAX(general / N_PROBES, 1);
     for (size_t i = 0, taken = 0; i < r->n_pieces && taken < N_PROBES; i++)
         if (r->pieces[i].kind == RVI_GENERAL && seen++ % every == 0) {
             r->pieces[i].kind = RVI_PROBE;
@@ -291,10 +267,9 @@ static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
     out->contexts = (rvi_buf){0};
     out->ids = (rvi_ids){0};
     out->pieces = rvi_alloc_array(r->n_pieces + 1, sizeof *out->pieces);
-    bool ok = out->pieces != NULL;
+    bool ok = out->pieces && rvi_ids_append(&out->ids, r->ids.data, r->ids.len) &&
+              rvi_buf_append(&out->contexts, r->contexts.data, r->contexts.len);
     if (ok && r->n_pieces) memcpy(out->pieces, r->pieces, r->n_pieces * sizeof *r->pieces);
-    for (size_t i = 0; ok && i < r->ids.len; i++) ok = rvi_ids_push(&out->ids, r->ids.data[i]);
-    if (ok) ok = rvi_buf_append(&out->contexts, r->contexts.data, r->contexts.len);
     return ok ? RV_OK : rvi_nomem(err, "replay");
 }
 
@@ -321,8 +296,6 @@ rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_b
         st = (portions[i].what == CHATS ? make_chats : make_texts)(&k, (size_t)portions[i].number);
     if (!st && i + 1 == RVI_REPLAY_PORTIONS) st = make_probes(&k);
     clear(&k);
-    rvi_free(k.prompts);
-    rvi_free(k.requests);
     rvi_buf_deinit(&k.questions);
     out->n_portions++;
     if (st) rvi_replay_deinit(out);

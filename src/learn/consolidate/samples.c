@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/journal/list.h"
 
 void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest)
 {
@@ -73,19 +74,13 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
         first_loss -= before;
     }
     n = RVI_MIN(n, (size_t)RVI_SAMPLE_TOKENS);
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 256;
-        rvi_sample *items = rvi_realloc_array(t->items, cap, sizeof *items);
-        if (!items) return rvi_nomem(err, "texts");
-        t->items = items;
-        t->cap = cap;
-    }
+    if (!rvi_list_room((void **)&t->items, t->n, &t->cap, sizeof *t->items))
+        return rvi_nomem(err, "texts");
     rvi_sample x = {.first = t->ids.len, .n = (int)n, .losses = t->at.len, .keep = keep};
     if (begins_with_frame(t, ids, n) && first_loss >= t->v->frame.len)
         x.n_shared = (int)t->v->frame.len;
     size_t have = n - 1 - first_loss, want = all ? have : RVI_MIN(have, (size_t)RVI_SAMPLE_LOSSES);
-    bool ok = true;
-    for (size_t i = 0; ok && i < n; i++) ok = rvi_ids_push(&t->ids, ids[i]);
+    bool ok = rvi_ids_append(&t->ids, ids, n);
     /* the texts of a lesson end with the same answer: taken together, they teach all of it */
     size_t shift = t->n * SHIFT % have;
     for (size_t i = 0; ok && i < want; i++) {
@@ -108,15 +103,19 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
     return RV_OK;
 }
 
-rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, rv_error *err)
+rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, size_t most,
+                            bool all, rv_error *err)
 {
     const rvi_base_model *v = t->v;
     rvi_ids ids = {0};
     rv_status st = rvi_base_model_prompt(v, question, strlen(question), &ids, err);
     size_t first = ids.len;
     if (!st) st = rvi_base_model_encode(v, answer, strlen(answer), &ids, err);
-    if (!st && !rvi_ids_push(&ids, v->end)) st = rvi_nomem(err, "text");
-    if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, false, err);
+    if (!st && ids.len - first >= most)
+        ids.len = first + most;
+    else if (!st && !rvi_ids_push(&ids, v->end))
+        st = rvi_nomem(err, "text");
+    if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, all, err);
     rvi_ids_deinit(&ids);
     return st;
 }

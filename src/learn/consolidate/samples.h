@@ -56,9 +56,9 @@ void rvi_samples_deinit(rvi_samples *t);
  * and where the loss begins late before it. */
 rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
                           bool keep, bool all, rv_error *err) RVI_MUST_CHECK;
-/* The same from words: an answer to a question, ended. */
-rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer,
-                            rv_error *err) RVI_MUST_CHECK;
+/* The same from words: an answer to a question, ended, or cut to `most` tokens. */
+rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, size_t most,
+                            bool all, rv_error *err) RVI_MUST_CHECK;
 /* Computes hidden states and targets of the texts that lack them, with the base as it is. trainer:
  * one without params (or whose B are all 0). */
 rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows,

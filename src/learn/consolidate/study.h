@@ -57,8 +57,8 @@ rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_op
 rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
                           const rvi_study_options *o, rvi_study_result *result,
                           rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
-/* The group into the shared adapter; old: what was learned into it before. On failure it is as it
- * was. */
+/* The group into the shared adapter; old: what was learned into it before. A failure leaves it
+ * somewhere between: whoever wants it back has a copy. */
 rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
                            const rvi_lesson_text *old, size_t n_old, const rvi_study_options *o,
                            rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,

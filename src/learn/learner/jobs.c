@@ -7,17 +7,16 @@
 void rvi_job_published(rvi_job *j)
 {
     j->published = true;
+    j->moved = false;
     j->generation = j->made.number;
     j->made = (rvi_generation){0};
 }
 
 void rvi_job_drop(rvi_job *j, rvi_learner *l)
 {
-    if (j->was_shared) {
-        rvi_shared_deinit(&l->shared);
-        l->shared = j->before;
-    } else {
-        rvi_shared_deinit(&j->before);
+    if (j->moved) { /* without memory for it, the next settling does it */
+        rv_status st = rvi_shared_restore(l, NULL);
+        (void)st;
     }
     if (j->file.len) rvi_os_remove_tree(j->file.data); /* moved into place by now, or of no use */
     rvi_buf_deinit(&j->file);

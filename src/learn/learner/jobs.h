@@ -28,8 +28,7 @@ typedef struct rvi_job { /* .kind (and .loss) alone, before it is taken */
     uint64_t *events;               /* of the group's lessons, */
     uint64_t *said;                 /* and of the old ones */
     size_t n_waiting, n_old;
-    rvi_shared before; /* what the shared adapter was, until the job is published */
-    bool was_shared;
+    bool moved; /* the shared adapter, and is not published */
     /* or pairs */
     rvi_preference_pair *pairs;
     rv_preference_loss loss;
