@@ -76,7 +76,7 @@ static bool is_trained(const void *ctx, int target)
     return sscanf(f->m->targets[target].gguf_name, "blk.%d.", &il) == 1 && il >= f->lowest;
 }
 
-static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_study_options *o,
+static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_learner_options *o,
                             rv_error *err)
 {
     from_layer f = {m, rvi_baseline_lowest(m)};
@@ -145,24 +145,6 @@ static rv_status add_texts(rvi_baseline *g, rvi_text_writer *w, unsigned sources
     return st;
 }
 
-static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options *o,
-                                 const rvi_lesson_text *group, size_t n, uint64_t seed,
-                                 rvi_study_teller *tl)
-{
-    bool fenced = recipes[o->recipe].negatives > 0; /* else nobody asks what the fence has */
-    tl->stage = "wordings";
-    return (rvi_text_writer){.v = g->v,
-                             .replay = g->replay,
-                             .judge = o->judge,
-                             .first = 1,
-                             .group = group,
-                             .n = n,
-                             .no_same = o->no_same_fence || !fenced,
-                             .rng = {seed},
-                             .progress = rvi_study_tell,
-                             .ctx = tl};
-}
-
 /* The base's own greedy answers to the fence's questions. */
 static rv_status add_negatives(rvi_baseline *g, const rvi_questions *fence, rvi_index *out,
                                rvi_study_teller *t, rv_error *err)
@@ -210,8 +192,8 @@ static rv_status mix(rvi_index *pool, const rvi_baseline *g, const rvi_index *ne
 
 /* What an adapter is trained on, and how. */
 typedef struct course {
+    const rvi_study *by;
     rvi_baseline *g;
-    const rvi_study_options *o;
     rvi_train_options to;
     rvi_study_teller teller;
     rvi_index fresh; /* texts of the group */
@@ -219,18 +201,23 @@ typedef struct course {
     rvi_shared *shared; /* that is trained further; NULL: an adapter of its own */
 } course;
 
+static course new_course(rvi_baseline *g, const rvi_study *by, rvi_train_options to)
+{
+    return (course){.by = by, .g = g, .to = to, .teller = {by->progress, by->ctx, NULL}};
+}
+
 /* Trains theta on the samples that were added, and measures how far that moves the model. */
 static rv_status train(course *c, rvi_params *theta, const rvi_index *keep,
                        rvi_study_result *result, rv_error *err)
 {
     rvi_baseline *g = c->g;
     rvi_training t = {0};
-    const rvi_run run = {.progress = c->teller.fn,
-                         .ctx = c->teller.ctx,
+    const rvi_run run = {.progress = c->by->progress,
+                         .ctx = c->by->ctx,
                          .held = &c->held,
-                         .dir = c->o->dir,
+                         .dir = c->by->o->dir,
                          .name = "run",
-                         .model = c->o->model};
+                         .model = c->by->model};
     c->teller.stage = "hidden states";
     rv_status st = rvi_baseline_prepare(g, rvi_study_tell, &c->teller, err);
     if (!st)
@@ -241,7 +228,7 @@ static rv_status train(course *c, rvi_params *theta, const rvi_index *keep,
         t.star = c->shared->star;
     }
     if (!st) st = rvi_run_training(&t, &run, result, err);
-    if (!st && c->shared && c->o->ewc > 0)
+    if (!st && c->shared && c->by->o->ewc_lambda > 0)
         st = rvi_training_fisher(&t, c->fresh.data, c->fresh.n, FISHER_SAMPLES, FISHER_DECAY,
                                  c->shared->fisher, err);
     rvi_training_deinit(&t);
@@ -256,22 +243,23 @@ static void end_course(course *c)
     rvi_index_deinit(&c->held);
 }
 
-static rvi_train_options options_of(const rvi_study_options *o, size_t n)
+static rvi_train_options options_of(const rvi_study *by, size_t n)
 {
+    const rvi_learner_options *o = by->o;
     const recipe *r = &recipes[o->recipe];
     int texts = (int)RVI_MIN(n * (size_t)r->n_teach / USUAL_GROUP, (size_t)MOST_TEXTS);
     int steps = n <= USUAL_GROUP ? RVI_MAX((int)n * r->n_steps / USUAL_GROUP, LEAST_STEPS)
                                  : r->n_steps + ((int)n - USUAL_GROUP) * 200 / 80;
     rvi_train_options t = {.objective = RVI_TEACH,
                            .n_steps = o->n_steps ? o->n_steps
-                                      : o->deep  ? 2 * steps
+                                      : by->deep ? 2 * steps
                                                  : steps,
                            .n_teach = RVI_MAX(texts, r->n_teach),
-                           .beta = o->beta >= 0 ? o->beta : r->beta,
-                           .rate = o->rate,
+                           .beta = o->kl_weight >= 0 ? o->kl_weight : r->beta,
+                           .rate = o->learning_rate,
                            .warm_up = 0.03f,
-                           .enough = o->deep || o->n_steps ? 0 : r->enough,
-                           .random = o->random,
+                           .enough = by->deep || o->n_steps ? 0 : r->enough,
+                           .random = o->random_gradient != 0,
                            .seed = o->seed,
                            .max_rows = RVI_PORTION_ROWS};
     t.n_keep = t.beta > 0 ? RVI_MAX(r->n_keep, (int)(r->kept_each * (float)t.n_teach)) : 0;
@@ -302,18 +290,28 @@ static rv_status study_lessons(course *c, rvi_params *theta, const rvi_lesson_te
                                const rvi_lesson_text *old, size_t n_old, uint64_t seed,
                                rvi_study_result *result, rv_error *err)
 {
-    const rvi_study_options *o = c->o;
+    const rvi_learner_options *o = c->by->o;
     const recipe *r = &recipes[o->recipe];
-    rvi_index past = {0}, negatives = {0}, keep = {0};
+    unsigned sources = (unsigned)o->sources;
+    rvi_index past = {0}, negatives = {0}, keep = {0}, *held = c->by->deep ? &c->held : NULL;
     rvi_questions fence = {0};
-    rvi_text_writer w = writer_of(c->g, o, group, n, seed, &c->teller);
-    rv_status st =
-        add_texts(c->g, &w, o->sources, &c->fresh, o->deep ? &c->held : NULL, &fence, err);
+    c->teller.stage = "wordings";
+    rvi_text_writer w = {.v = c->g->v,
+                         .replay = c->g->replay,
+                         .judge = c->by->judge,
+                         .first = 1,
+                         .group = group,
+                         .n = n,
+                         /* without negatives nobody asks what the fence has */
+                         .no_same = o->no_same_fence || !(r->negatives > 0),
+                         .rng = {seed},
+                         .progress = rvi_study_tell,
+                         .ctx = &c->teller};
+    rv_status st = add_texts(c->g, &w, sources, &c->fresh, held, &fence, err);
     w.group = old; /* what the model wrote of old ones is not written once more */
     w.first += n;
     w.n = n_old;
-    if (!st)
-        st = add_texts(c->g, &w, o->sources & ~(unsigned)RVI_TEXTS_OWN, &past, NULL, NULL, err);
+    if (!st) st = add_texts(c->g, &w, sources & ~(unsigned)RVI_TEXTS_OWN, &past, NULL, NULL, err);
     if (!st && c->to.n_keep && r->negatives > 0)
         st = add_negatives(c->g, &fence, &negatives, &c->teller, err);
     if (!st) st = mix(&keep, c->g, &negatives, r, err);
@@ -327,18 +325,17 @@ static rv_status study_lessons(course *c, rvi_params *theta, const rvi_lesson_te
 }
 
 rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
-                          const rvi_study_options *o, rvi_study_result *result,
-                          rvi_study_progress_fn progress, void *ctx, rv_error *err)
+                          const rvi_study *by, rvi_study_result *result, rv_error *err)
 {
-    course c = {.g = g, .o = o, .to = options_of(o, n), .teller = {progress, ctx, NULL}};
-    rv_status st = new_params(out, g->v->m, o, err);
-    if (!st) st = study_lessons(&c, *out, group, n, NULL, 0, o->seed + 100, result, err);
+    course c = new_course(g, by, options_of(by, n));
+    rv_status st = new_params(out, g->v->m, by->o, err);
+    if (!st) st = study_lessons(&c, *out, group, n, NULL, 0, by->o->seed + 100, result, err);
     return end_params(out, st);
 }
 
 /* ---- a shared adapter ---- */
 
-rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_options *o,
+rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_learner_options *o,
                            rv_error *err)
 {
     if (s->theta) return RV_OK;
@@ -352,18 +349,18 @@ rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_op
 }
 
 rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
-                           const rvi_lesson_text *old, size_t n_old, const rvi_study_options *o,
-                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
-                           rv_error *err)
+                           const rvi_lesson_text *old, size_t n_old, const rvi_study *by,
+                           rvi_study_result *result, rv_error *err)
 {
-    course c = {.g = g, .o = o, .to = options_of(o, n), .teller = {progress, ctx, NULL}};
+    const rvi_learner_options *o = by->o;
+    course c = new_course(g, by, options_of(by, n));
     uint64_t so_far = (uint64_t)s->n_groups;
     c.shared = s;
     c.to.seed = o->seed + so_far;
-    if (!o->n_steps) c.to.n_steps = o->deep ? 2 * SHARED_STEPS : SHARED_STEPS;
+    if (!o->n_steps) c.to.n_steps = by->deep ? 2 * SHARED_STEPS : SHARED_STEPS;
     c.to.n_teach = SHARED_TEXTS;
     c.to.n_keep = c.to.beta > 0 ? SHARED_TEXTS : 0;
-    c.to.ewc = s->n_groups ? o->ewc : 0;
+    c.to.ewc = s->n_groups ? o->ewc_lambda : 0;
     c.to.enough = 0; /* what is rehearsed is known already */
     rv_status st = rvi_shared_begin(s, g->v->m, o, err);
     if (!st)
@@ -393,24 +390,25 @@ static bool is_held(size_t i, size_t n)
 }
 
 rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
-                          size_t n, rv_preference_loss loss, const rvi_study_options *o,
-                          rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
-                          rv_error *err)
+                          size_t n, rv_preference_loss loss, const rvi_study *by,
+                          rvi_study_result *result, rv_error *err)
 {
-    course c = {.g = g, .o = o, .teller = {progress, ctx, NULL}};
-    c.to = (rvi_train_options){
+    const rvi_learner_options *o = by->o;
+    const rvi_train_options to = {
         .objective = loss == RV_LOSS_DPO ? RVI_DPO : RVI_KTO,
         .n_steps = o->n_steps ? o->n_steps : (int)(n * EPOCHS + 3) / PAIRS,
         .n_teach = PAIRS,
         .n_keep = PAIRS,
-        .beta = o->beta >= 0 ? o->beta : 2, /* 1 obeys no better and drifts twice as far */
-        .rate = o->rate / 4,                /* 5e-4 where lessons take 2e-3 */
+        .beta =
+            o->kl_weight >= 0 ? o->kl_weight : 2, /* 1 obeys no better and drifts twice as far */
+        .rate = o->learning_rate / 4,             /* 5e-4 where lessons take 2e-3 */
         .warm_up = 0.1f,
         .beta_pref = 0.1f,
         .chosen = 0.1f,
-        .random = o->random,
+        .random = o->random_gradient != 0,
         .seed = o->seed,
         .max_rows = PAIR_ROWS};
+    course c = new_course(g, by, to);
     rv_status st = new_params(out, g->v->m, o, err);
     g->samples.want_refs = true;
     for (size_t i = 0; !st && i < n; i++) {

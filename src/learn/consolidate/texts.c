@@ -317,20 +317,22 @@ static rv_status write_parts(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 
 /* ---- all of them ---- */
 
-static const rvi_text_source sources[] = {
-    {"conversation", 0, write_conversation},
-    {"frames", RVI_TEXTS_FRAMES, write_frames},
-    {"own", RVI_TEXTS_OWN, write_own},
-    {"parts", RVI_TEXTS_PARTS, write_parts},
+static const struct {
+    unsigned which; /* 0: always taken */
+    /* Appends to the n texts of the group. */
+    rv_status (*write)(rvi_text_writer *w, rvi_texts *out, rv_error *err);
+} sources[] = {
+    {0, write_conversation},
+    {RVI_TEXTS_FRAMES, write_frames},
+    {RVI_TEXTS_OWN, write_own},
+    {RVI_TEXTS_PARTS, write_parts},
 };
 
 rv_status rvi_texts_write(rvi_text_writer *w, unsigned which, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < RVI_COUNT(sources); i++) {
-        const rvi_text_source *s = &sources[i];
-        if (!s->which || (s->which & which)) st = s->write(w, out, err);
-    }
+    for (size_t i = 0; !st && i < RVI_COUNT(sources); i++)
+        if (!sources[i].which || (sources[i].which & which)) st = sources[i].write(w, out, err);
     return st;
 }
 

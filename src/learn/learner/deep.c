@@ -61,13 +61,12 @@ static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_generation *made = &j->made;
-    rvi_study_options o = rvi_learner_study_options(l);
+    const rvi_study by = {&l->o, NULL, true, l->digest, progress, ctx};
     rvi_params *theta = NULL;
-    o.deep = true;
     rv_status st = rvi_learner_need_baseline(l, v, progress, ctx, err);
     if (st) return st;
-    st = rvi_study_pairs(&theta, &l->baseline, j->pairs, (size_t)j->n, j->loss, &o, &made->figures,
-                         progress, ctx, err);
+    st = rvi_study_pairs(&theta, &l->baseline, j->pairs, (size_t)j->n, j->loss, &by, &made->figures,
+                         err);
     rvi_baseline_use(&l->baseline, &l->base);
     if (!st) st = rvi_adapter_copy(&made->adapter, theta->adapter, err);
     if (!st) st = rvi_adapter_digest(made->adapter, made->digest, err);

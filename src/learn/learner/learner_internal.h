@@ -79,9 +79,6 @@ rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
 /* What the generations from the first-th on have measured. */
 void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
 
-/* ---- consolidate.c ---- */
-rvi_study_options rvi_learner_study_options(const rvi_learner *l);
-
 /* ---- publish.c ---- */
 int rvi_learner_next_number(const rvi_learner *l);
 /* One that the log names. */

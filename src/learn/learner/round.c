@@ -91,21 +91,19 @@ static rv_status make_judge(const rvi_job *j, const rvi_learner *l, const rvi_ba
 static rv_status study(rvi_job *j, rvi_learner *l, rvi_recogniser *judge,
                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
-    rvi_study_options o = rvi_learner_study_options(l);
-    o.judge = judge;
+    const rvi_study by = {&l->o, judge, l->deep != NULL, l->digest, progress, ctx};
     rvi_study_result *figures = &j->made.figures;
     rvi_params *theta = NULL;
     rv_status st;
     if (!l->o.shared) {
-        st = rvi_study_group(&theta, &l->baseline, j->waiting, j->n_waiting, &o, figures, progress,
-                             ctx, err);
+        st = rvi_study_group(&theta, &l->baseline, j->waiting, j->n_waiting, &by, figures, err);
         if (!st) st = rvi_adapter_copy(&j->made.adapter, theta->adapter, err);
         rvi_params_free(theta);
         return st;
     }
     j->moved = true;
-    st = rvi_study_shared(&l->shared, &l->baseline, j->waiting, j->n_waiting, j->old, j->n_old, &o,
-                          figures, progress, ctx, err);
+    st = rvi_study_shared(&l->shared, &l->baseline, j->waiting, j->n_waiting, j->old, j->n_old, &by,
+                          figures, err);
     if (!st) st = rvi_shared_record(&j->made, &l->shared, err);
     return st ? st : rvi_adapter_copy(&j->made.adapter, l->shared.theta->adapter, err);
 }
