@@ -17,12 +17,8 @@ enum {
     MOST_TOKENS = 640, /* of a piece: it fits a portion of training */
 };
 
-/* What each portion holds. */
-enum { CHATS, TEXTS };
-static const struct {
-    int what, number; /* of its kind */
-} portions[RVI_REPLAY_PORTIONS] = {{CHATS, 0}, {CHATS, 1}, {TEXTS, 0}};
-enum { N_CHATS = 2 * AT_ONCE }; /* seeds begin behind those of others */
+/* The last portion is of texts, those before it of chats; seeds begin behind those of others. */
+enum { N_CHATS = (RVI_REPLAY_PORTIONS - 1) * AT_ONCE };
 
 typedef struct maker {
     rvi_replay *r;
@@ -211,12 +207,11 @@ static rv_status keep_context(maker *k, const rvi_ids *text, size_t number)
     return st;
 }
 
-static rv_status make_texts(maker *k, size_t portion)
+static rv_status make_texts(maker *k)
 {
     enum { FIRST_LOSS = 4, LEAST = 12 };
     rv_status st = RV_OK;
-    size_t from = portion * AT_ONCE;
-    k->drawn = 2 * N_CHATS + from;
+    k->drawn = 2 * N_CHATS;
     for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
         if (!p || !rvi_ids_push(p, k->v->start)) st = rvi_nomem(k->err, "prompts");
@@ -226,7 +221,7 @@ static rv_status make_texts(maker *k, size_t portion)
         rvi_ids *a = &k->requests[i].answer;
         if (a->len < LEAST) continue;
         st = add_piece(k->r, &k->v->start, 1, a->data, a->len, FIRST_LOSS, RVI_GENERAL, k->err);
-        if (!st) st = keep_context(k, a, from + i);
+        if (!st) st = keep_context(k, a, i);
     }
     clear(k);
     return st;
@@ -273,28 +268,20 @@ static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
     return ok ? RV_OK : rvi_nomem(err, "replay");
 }
 
-/* Of the portions before this one, no less than there were: a question may be left out. */
-static size_t requests_before(size_t portion)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < portion; i++) n += portions[i].what == TEXTS ? AT_ONCE : 2 * AT_ONCE;
-    return n;
-}
-
 rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
                           uint64_t seed, rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     size_t i = before->n_portions;
+    bool last = i + 1 == RVI_REPLAY_PORTIONS;
     maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
-    /* no less than there will be: most texts are followed by an answer */
-    k.total = requests_before(RVI_REPLAY_PORTIONS);
-    k.done = requests_before(i);
+    /* no less than there will be: most turns are followed by an answer */
+    k.total = 2 * N_CHATS + AT_ONCE;
+    k.done = i * 2 * AT_ONCE;
     rv_status st = copy(out, before, err);
     if (!st && progress && progress(ctx, k.done, k.total))
         st = rvi_error(err, RV_E_CANCELLED, "cancelled");
-    if (!st)
-        st = (portions[i].what == CHATS ? make_chats : make_texts)(&k, (size_t)portions[i].number);
-    if (!st && i + 1 == RVI_REPLAY_PORTIONS) st = make_probes(&k);
+    if (!st) st = last ? make_texts(&k) : make_chats(&k, i);
+    if (!st && last) st = make_probes(&k);
     clear(&k);
     rvi_buf_deinit(&k.questions);
     out->n_portions++;

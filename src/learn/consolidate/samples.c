@@ -125,18 +125,14 @@ rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *an
 rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err)
 {
     size_t rows = (size_t)max_rows, texts = (size_t)max_texts;
-    *b = (rvi_batch){.max_rows = max_rows, .max_texts = max_texts, .cap_losses = max_rows};
+    *b = (rvi_batch){.max_rows = max_rows, .max_texts = max_texts};
     b->tokens = rvi_alloc_array(rows, sizeof *b->tokens);
     b->loss_rows = rvi_alloc_array(rows, sizeof *b->loss_rows);
     b->kept = rvi_alloc_array(rows, sizeof *b->kept);
     b->states = rvi_alloc_array(rows, sizeof *b->states);
     b->targets = rvi_alloc_array(rows, sizeof *b->targets);
     b->spans = rvi_alloc_array(texts + 1, sizeof *b->spans);
-    b->one = rvi_alloc_array(1, sizeof *b->one);
-    if (b->tokens && b->loss_rows && b->kept && b->states && b->targets && b->spans && b->one) {
-        *b->one = 1;
-        return RV_OK;
-    }
+    if (b->tokens && b->loss_rows && b->kept && b->states && b->targets && b->spans) return RV_OK;
     rvi_batch_deinit(b);
     return rvi_nomem(err, "batch");
 }
@@ -149,9 +145,10 @@ void rvi_batch_deinit(rvi_batch *b)
     rvi_free(b->states);
     rvi_free(b->targets);
     rvi_free(b->spans);
-    rvi_free(b->one);
     *b = (rvi_batch){0};
 }
+
+static const float certain = 1; /* the probability of a taught token */
 
 static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, int first_row,
                        float weight)
@@ -159,7 +156,7 @@ static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, 
     const int32_t *ids = t->ids.data + x->first;
     for (int i = 0; i < x->n_losses; i++) {
         int pos = t->at.data[x->losses + (size_t)i];
-        rvi_target target = {.ids = ids + pos + 1, .p = b->one, .n = 1, .temperature = 1};
+        rvi_target target = {.ids = ids + pos + 1, .p = &certain, .n = 1, .temperature = 1};
         if (x->keep) {
             size_t at = (x->keeps + (size_t)i) * RVI_SAMPLE_TOP;
             target.ids = t->top_ids + at;
@@ -313,17 +310,16 @@ static void store_targets(rvi_samples *t, rvi_batch *b, const size_t *which, siz
     for (size_t k = 0; k < (size_t)n_keep * RVI_SAMPLE_TOP; k++)
         t->top_p[first + k] = expf(t->top_p[first + k]);
     if (!t->want_refs) return;
-    for (int k = 0; k < b->n_losses; k++) { /* kept texts have no targets yet: any will do */
-        b->targets[k].n = 1;
-        b->targets[k].p = b->one;
-        b->targets[k].rest = 0;
-        b->targets[k].ids = b->tokens;
-    }
     at = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) { /* of kept texts too, which have no other targets yet */
         const rvi_sample *x = &t->items[which[i]];
+        const int32_t *ids = t->ids.data + x->first + 1;
         for (int k = 0; k < x->n_losses; k++)
-            b->targets[at++].ids = t->ids.data + x->first + t->at.data[x->losses + (size_t)k] + 1;
+            b->targets[at++] = (rvi_target){.ids = ids + t->at.data[x->losses + (size_t)k],
+                                            .p = &certain,
+                                            .n = 1,
+                                            .temperature = 1,
+                                            .weight = 1};
     }
     rvi_trainer_loss(trainer, b->loss_rows, b->targets, b->n_losses, false);
     at = 0;

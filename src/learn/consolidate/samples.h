@@ -78,8 +78,7 @@ typedef struct rvi_batch {
     size_t *states; /* of each row: its hidden state among those of the texts, or of the frame */
     rvi_span *spans;
     rvi_target *targets;
-    float *one; /* the probability of a taught token */
-    int n_rows, n_spans, n_losses, cap_losses;
+    int n_rows, n_spans, n_losses;
 } rvi_batch;
 
 rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err) RVI_MUST_CHECK;

@@ -47,7 +47,7 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
     rvi_generation *made = &j->made;
-    *made = (rvi_generation){.number = rvi_learner_next_number(l),
+    *made = (rvi_generation){.number = l->generations.last_number + 1,
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe};
     rvi_generations_name_lost(&l->generations, made);

@@ -80,7 +80,6 @@ rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
 void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
 
 /* ---- publish.c ---- */
-int rvi_learner_next_number(const rvi_learner *l);
 /* One that the log names. */
 rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g,
                                      rv_error *err) RVI_MUST_CHECK;

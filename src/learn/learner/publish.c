@@ -11,11 +11,6 @@ const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number)
     return rvi_generations_find(&l->generations, number);
 }
 
-int rvi_learner_next_number(const rvi_learner *l)
-{
-    return l->generations.last_number + 1;
-}
-
 /* ---- what a generation was made of ---- */
 
 static bool is_within(const rvi_generation *g, uint64_t event)
@@ -110,7 +105,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
                                                                         : RVI_FEEDBACK_PUBLISH);
     rv_status st = rvi_learner_own(l, err); /* before a file is written */
     if (st) return st;
-    int number = rvi_learner_next_number(l);
+    int number = l->generations.last_number + 1;
     bool fits = g->number == number;
     g->number = number;
     f.generation = (uint64_t)g->number;

@@ -55,7 +55,7 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
             j->waiting[j->n_waiting++] = taught;
         }
     }
-    j->made = (rvi_generation){.number = rvi_learner_next_number(l),
+    j->made = (rvi_generation){.number = l->generations.last_number + 1,
                                .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
                                .recipe = (rvi_recipe)l->o.recipe,
                                .gated = l->o.shared || l->o.recipe == RVI_RECIPE_GATED};
