@@ -112,9 +112,7 @@ rv_status rvi_baseline_probe(rvi_baseline *g, const rvi_params *params, double *
     if (!st) st = rvi_batch_init(&b, rows, RVI_SAMPLES_AT_ONCE, err);
     for (size_t at = 0, took; !st && at < g->probe.n; at += took) {
         const size_t *which = g->probe.data + at;
-        took = rvi_batch_fill(&b, &g->samples, which, g->probe.n - at, 1, 1);
-        rvi_batch_begin(&b, &g->samples, which, took, t);
-        rvi_trainer_forward(t, g->samples.lowest, g->v->m->hp.n_layers);
+        took = rvi_batch_run(&b, &g->samples, which, g->probe.n - at, t);
         rvi_trainer_loss(t, b.loss_rows, b.targets, b.n_losses, false);
         for (int i = 0; i < b.n_losses; i++) sum += (double)b.targets[i].loss;
         tokens += b.n_losses;

@@ -150,13 +150,13 @@ void rvi_batch_deinit(rvi_batch *b)
 
 static const float certain = 1; /* the probability of a taught token */
 
-static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, int first_row,
-                       float weight)
+static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, int first_row)
 {
     const int32_t *ids = t->ids.data + x->first;
     for (int i = 0; i < x->n_losses; i++) {
         int pos = t->at.data[x->losses + (size_t)i];
-        rvi_target target = {.ids = ids + pos + 1, .p = &certain, .n = 1, .temperature = 1};
+        rvi_target target = {
+            .ids = ids + pos + 1, .p = &certain, .n = 1, .temperature = 1, .weight = 1};
         if (x->keep) {
             size_t at = (x->keeps + (size_t)i) * RVI_SAMPLE_TOP;
             target.ids = t->top_ids + at;
@@ -166,14 +166,12 @@ static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, 
             for (int k = 0; k < RVI_SAMPLE_TOP; k++) sum += target.p[k];
             target.rest = RVI_MAX(1 - sum, 0);
         }
-        target.weight = weight;
         b->loss_rows[b->n_losses] = first_row + pos - x->n_shared;
         b->targets[b->n_losses++] = target;
     }
 }
 
-size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
-                      float teach, float keep)
+static size_t fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n)
 {
     int frame = -1;
     size_t taken = 0;
@@ -193,7 +191,7 @@ size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, s
         b->spans[b->n_spans++] = (rvi_span){b->n_rows, own, x->n_shared, x->n_shared ? frame : -1};
         memcpy(b->tokens + b->n_rows, t->ids.data + x->first + x->n_shared,
                (size_t)own * sizeof *b->tokens);
-        add_losses(b, t, x, b->n_rows, x->keep ? keep : teach);
+        add_losses(b, t, x, b->n_rows);
         b->n_rows += own;
     }
     return taken;
@@ -232,13 +230,17 @@ static void list_states(rvi_batch *b, const rvi_samples *t, const size_t *which,
     }
 }
 
-void rvi_batch_begin(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
+size_t rvi_batch_run(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
                      rvi_trainer *trainer)
 {
+    n = fill(b, t, which, n);
     rvi_trainer_begin(trainer, b->tokens, b->spans, b->n_spans);
-    if (!t->lowest) return;
-    list_states(b, t, which, n);
-    rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
+    if (t->lowest) {
+        list_states(b, t, which, n);
+        rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
+    }
+    rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);
+    return n;
 }
 
 /* ---- preparing ---- */
@@ -345,7 +347,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
     while (!st && t->n_ready < t->n) {
         size_t n = RVI_MIN(t->n - t->n_ready, (size_t)MOST);
         for (size_t i = 0; i < n; i++) which[i] = t->n_ready + i;
-        n = rvi_batch_fill(&b, t, which, n, 1, 1);
+        n = fill(&b, t, which, n);
         if (!n) {
             st = rvi_error(err, RV_E_LEARNING, "a text of %d tokens is too long to learn from",
                            t->items[t->n_ready].n);

@@ -83,12 +83,10 @@ typedef struct rvi_batch {
 
 rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err) RVI_MUST_CHECK;
 void rvi_batch_deinit(rvi_batch *b);
-/* As many of the texts which[0..n) as fit, in order; at least one. Targets get weight `teach` or
- * `keep` by their text's kind. Returns how many. All of them must be ready unless x is not used. */
-size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
-                      float teach, float keep);
-/* Hands the batch to the trainer, with the hidden states at t->lowest. */
-void rvi_batch_begin(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
+/* As many of the texts which[0..n) as fit, in order; at least one. Targets weigh 1. Then forward up
+ * to the head, from the hidden states at t->lowest on: all of them must be ready. Returns how
+ * many. */
+size_t rvi_batch_run(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
                      rvi_trainer *trainer);
 
 #endif

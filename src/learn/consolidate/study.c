@@ -212,12 +212,6 @@ static rv_status train(course *c, rvi_params *theta, const rvi_index *keep,
 {
     rvi_baseline *g = c->g;
     rvi_training t = {0};
-    const rvi_run run = {.progress = c->by->progress,
-                         .ctx = c->by->ctx,
-                         .held = &c->held,
-                         .dir = c->by->o->dir,
-                         .name = "run",
-                         .model = c->by->model};
     c->teller.stage = "hidden states";
     rv_status st = rvi_baseline_prepare(g, rvi_study_tell, &c->teller, err);
     if (!st)
@@ -227,7 +221,7 @@ static rv_status train(course *c, rvi_params *theta, const rvi_index *keep,
         t.fisher = c->shared->fisher;
         t.star = c->shared->star;
     }
-    if (!st) st = rvi_run_training(&t, &run, result, err);
+    if (!st) st = rvi_run_training(&t, c->by, &c->held, result, err);
     if (!st && c->shared && c->by->o->ewc_lambda > 0)
         st = rvi_training_fisher(&t, c->fresh.data, c->fresh.n, FISHER_SAMPLES, FISHER_DECAY,
                                  c->shared->fisher, err);

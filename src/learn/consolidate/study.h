@@ -9,20 +9,8 @@
 #ifndef RVI_LEARN_CONSOLIDATE_STUDY_H
 #define RVI_LEARN_CONSOLIDATE_STUDY_H
 
-#include "learn/consolidate/options.h"
 #include "learn/consolidate/run.h"
 #include "learn/consolidate/texts.h"
-
-typedef struct rvi_study {
-    const rvi_learner_options *o; /* a run that was stopped is taken up in its dir */
-    rvi_recogniser *judge; /* knows the group's lessons from 1 on, then the old ones; NULL: nothing
-                              that it would have to sort is written */
-    bool deep;         /* up to twice the steps; of a lesson one wording in six is set aside to see
-                              when to stop */
-    const char *model; /* its digest */
-    rvi_study_progress_fn progress; /* may be NULL */
-    void *ctx;
-} rvi_study;
 
 /* Tells of a stage that has no loss: an rvi_progress_fn, ctx is a teller. */
 typedef struct rvi_study_teller {

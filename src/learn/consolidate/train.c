@@ -115,9 +115,7 @@ static int losses_of(const rvi_training *t, size_t text)
 /* One portion of picked texts, forward up to the head. Returns how many it took. */
 static size_t run_forward(rvi_training *t, const size_t *which, size_t n)
 {
-    size_t took = rvi_batch_fill(&t->batch, t->texts, which, n, 1, 1);
-    rvi_batch_begin(&t->batch, t->texts, which, took, t->trainer);
-    rvi_trainer_forward(t->trainer, t->texts->lowest, t->texts->v->m->hp.n_layers);
+    size_t took = rvi_batch_run(&t->batch, t->texts, which, n, t->trainer);
     t->n_rows += (uint64_t)t->batch.n_rows;
     return took;
 }
