@@ -37,11 +37,6 @@ size_t rvi_learner_pairs_waiting(const rvi_learner *l)
     return gather(l, NULL, UINT64_MAX, &first, &last);
 }
 
-static bool due(rvi_learner *l, double idle, double *wait)
-{
-    return l->calibrated && rvi_learner_pairs_due(l, idle, wait);
-}
-
 static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     rv_status st = rvi_learner_own(l, err);
@@ -96,7 +91,7 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return RV_OK;
 }
 
-const rvi_job_kind rvi_job_trains_deep = {"training deep", due, take, train, is_current, publish};
+const rvi_job_kind rvi_job_trains_deep = {"training deep", take, train, is_current, publish};
 
 /* ---- what was measured ---- */
 

@@ -124,9 +124,6 @@ rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rv
  * the last event that was looked at. */
 rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last,
                                  rv_error *err) RVI_MUST_CHECK;
-bool rvi_learner_group_due(const rvi_learner *l); /* lessons wait to be trained, */
-/* and pairs do, long enough; *wait: as of rvi_job_kind.due */
-bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait);
 rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
                                        rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f); /* by a publish event */

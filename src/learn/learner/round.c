@@ -228,18 +228,4 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return RV_OK;
 }
 
-/* ---- when ---- */
-
-bool rvi_learner_group_due(const rvi_learner *l)
-{
-    return rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
-}
-
-static bool due(rvi_learner *l, double idle, double *wait)
-{
-    (void)idle;
-    (void)wait;
-    return l->calibrated && rvi_learner_group_due(l);
-}
-
-const rvi_job_kind rvi_job_trains = {"training", due, take, train, is_current, publish};
+const rvi_job_kind rvi_job_trains = {"training", take, train, is_current, publish};
