@@ -375,7 +375,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
             *out = (rvi_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
         } else {
             out->event = f.seq;
-            rvi_history_note(&l->history, RVI_DID_SCORE, f.seq);
+            rvi_history_note(&l->history, &f);
         }
     }
     if (!st && out->applied) st = rvi_instant_publish(l, err);
@@ -449,7 +449,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     if (!st) {
         rvi_learner_logged(l, &f);
         l->refusals.list[l->refusals.n - 1].event = out->event = f.seq;
-        rvi_history_note(&l->history, RVI_DID_THUMB, f.seq);
+        rvi_history_note(&l->history, &f);
         out->applied = 1;
         out->samples_used = n;
         snprintf(out->notes, sizeof out->notes, "not this answer again where this is asked");
@@ -463,7 +463,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
 
 bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d)
 {
-    return d->kind == RVI_DID_THUMB || rvi_instant_has_before(l, d->event);
+    return d->kind == RVI_FEEDBACK_THUMB || rvi_instant_has_before(l, d->event);
 }
 
 static rv_status undo_thumb(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
@@ -499,5 +499,6 @@ static rv_status undo_score(rvi_learner *l, const rvi_done *d, uint64_t *event, 
 
 rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
 {
-    return d->kind == RVI_DID_SCORE ? undo_score(l, d, event, err) : undo_thumb(l, d, event, err);
+    return d->kind == RVI_FEEDBACK_SCORE ? undo_score(l, d, event, err)
+                                         : undo_thumb(l, d, event, err);
 }

@@ -146,7 +146,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;
-    rvi_history_note(&l->history, RVI_DID_ROLL_BACK, f.seq);
+    rvi_history_note(&l->history, &f);
     int n = rvi_generations_go_back(&l->generations, f.generation, f.seq);
     if ((st = rvi_learner_settle(l, err))) return st;
     out->applied = 1;
