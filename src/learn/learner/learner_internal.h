@@ -70,10 +70,9 @@ rv_status rvi_instant_new_micro(rvi_learner *l,
                                 rv_error *err) RVI_MUST_CHECK; /* if there is none */
 /* The adapter of scores as it is now takes part from now on. */
 rv_status rvi_instant_publish(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Can the judgement's step be taken back? And does it. */
-bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d);
-rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
-                           rv_error *err) RVI_MUST_CHECK; /* event: that logs it */
+/* Takes back the step of this score; event: that logs it. */
+rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event,
+                           rv_error *err) RVI_MUST_CHECK;
 
 /* ---- deep.c ---- */
 /* What the generations from the first-th on have measured. */
