@@ -163,12 +163,18 @@ static int measure_every(const rvi_training *t)
     return RVI_MAX(RVI_MIN(t->o.n_steps / MEASUREMENTS, MEASURE_EVERY), MEASURE_SELDOM);
 }
 
-static void measure(runner *u)
+static double mean_of(const runner *u, const double last[LAST])
 {
     int n = RVI_MIN(u->t->step, LAST);
-    double own = rvi_training_measure(u->t, u->held->data, u->held->n), kl = 0;
-    for (int i = 0; i < n; i++) kl += u->at.last_kl[(u->t->step - i) % LAST] / n;
-    double loss = own + (double)u->t->o.beta * kl;
+    double mean = 0;
+    for (int i = 0; i < n; i++) mean += last[(u->t->step - i) % LAST] / n;
+    return mean;
+}
+
+static void measure(runner *u)
+{
+    double own = rvi_training_measure(u->t, u->held->data, u->held->n);
+    double loss = own + (double)u->t->o.beta * mean_of(u, u->at.last_kl);
     if (!u->at.best_step || isnan(u->at.best) || loss < u->at.best) {
         u->at.best = loss;
         u->at.held = own;
@@ -206,14 +212,11 @@ static rv_status take_steps(runner *u, rv_error *err)
 
 static void tell_result(const runner *u, rvi_study_result *out)
 {
-    int n = RVI_MIN(u->t->step, LAST);
     out->n_steps = u->t->step;
     out->n_skipped = u->t->n_skipped;
     out->n_rows = u->t->n_rows;
-    for (int i = 0; i < n; i++) {
-        out->ce += u->at.last_ce[(u->t->step - i) % LAST] / n;
-        out->kl += u->at.last_kl[(u->t->step - i) % LAST] / n;
-    }
+    out->ce = mean_of(u, u->at.last_ce);
+    out->kl = mean_of(u, u->at.last_kl);
     if (!u->best) return;
     out->n_held = u->held->n;
     out->held_before = u->at.before;

@@ -171,6 +171,18 @@ static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, 
     }
 }
 
+/* Hidden states of the frame are counted from here on. */
+static const size_t of_frame = SIZE_MAX / 2;
+
+/* Rows of a span, and which hidden states they have. */
+static void add_rows(rvi_batch *b, const int32_t *tokens, int n, int first_pos, int parent,
+                     size_t first_state)
+{
+    b->spans[b->n_spans++] = (rvi_span){b->n_rows, n, first_pos, parent};
+    memcpy(b->tokens + b->n_rows, tokens, (size_t)n * sizeof *tokens);
+    for (int i = 0; i < n; i++) b->states[b->n_rows++] = first_state + (size_t)i;
+}
+
 static size_t fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n)
 {
     int frame = -1;
@@ -183,22 +195,14 @@ static size_t fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size
         if (b->n_rows + more > b->max_rows) break;
         if (x->n_shared && frame < 0) {
             frame = b->n_spans;
-            b->spans[b->n_spans++] = (rvi_span){b->n_rows, x->n_shared, 0, -1};
-            memcpy(b->tokens + b->n_rows, t->v->frame.data,
-                   (size_t)x->n_shared * sizeof *b->tokens);
-            b->n_rows += x->n_shared;
+            add_rows(b, t->v->frame.data, x->n_shared, 0, -1, of_frame);
         }
-        b->spans[b->n_spans++] = (rvi_span){b->n_rows, own, x->n_shared, x->n_shared ? frame : -1};
-        memcpy(b->tokens + b->n_rows, t->ids.data + x->first + x->n_shared,
-               (size_t)own * sizeof *b->tokens);
         add_losses(b, t, x, b->n_rows);
-        b->n_rows += own;
+        add_rows(b, t->ids.data + x->first + x->n_shared, own, x->n_shared,
+                 x->n_shared ? frame : -1, x->rows);
     }
     return taken;
 }
-
-/* Hidden states of the frame are counted from here on. */
-static const size_t of_frame = SIZE_MAX / 2;
 
 typedef struct states {
     const rvi_samples *t;
@@ -217,28 +221,12 @@ static void read_state(void *ctx, int row, int first, int n, float *out)
     for (int k = 0; k < n; k++) out[k] = rvi_f16_to_f32(x[k]) * s->t->x_scale[at];
 }
 
-/* Which hidden states the rows of the batch have. */
-static void list_states(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n)
-{
-    int row = 0;
-    bool framed = false;
-    for (size_t i = 0; i < n; i++) {
-        const rvi_sample *x = &t->items[which[i]];
-        for (int r = 0; !framed && r < x->n_shared; r++) b->states[row++] = of_frame + (size_t)r;
-        framed |= x->n_shared > 0;
-        for (int r = 0; r < x->n - 1 - x->n_shared; r++) b->states[row++] = x->rows + (size_t)r;
-    }
-}
-
 size_t rvi_batch_run(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
                      rvi_trainer *trainer)
 {
     n = fill(b, t, which, n);
     rvi_trainer_begin(trainer, b->tokens, b->spans, b->n_spans);
-    if (t->lowest) {
-        list_states(b, t, which, n);
-        rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
-    }
+    if (t->lowest) rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
     rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);
     return n;
 }
@@ -355,7 +343,6 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         }
         rvi_trainer_begin(trainer, b.tokens, b.spans, b.n_spans);
         rvi_trainer_forward(trainer, 0, t->lowest);
-        list_states(&b, t, which, n);
         rvi_trainer_get_x(trainer, s.x);
         t->v->be->ops->run(t->v->be, store_task, &s, b.n_rows);
         if (t->want_refs || any_kept(t, which, n)) {
