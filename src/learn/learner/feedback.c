@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/os.h"
 #include "base/utf8.h"
 #include "learn/learner/learner_internal.h"

@@ -36,7 +36,6 @@ typedef struct rvi_learner_parts { /* all borrowed */
     const rvi_model *embedder;         /* for recognising; NULL: none, */
     const rvi_tokenizer *embedder_t;   /* and its tokenizer */
     rvi_backend *be;                   /* for training */
-    const char *arch;                  /* general.architecture, for files */
     uint64_t (*new_serial)(void *ctx); /* of adapter sets */
     void *serial_ctx;
 } rvi_learner_parts;

@@ -8,7 +8,6 @@
 #include "base/number.h"
 #include "base/os.h"
 #include "learn/learner/learner_internal.h"
-#include "learn/journal/text.h"
 #include "lora/file.h"
 #include "lora/merge.h"
 #include "lora/write.h"
