@@ -26,7 +26,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.numpy import load_file
 
-from train_judge import DEVICE, FOLDS, Embedder, classes_of, fold, load, segments, tokens
+from train_judge import (DEVICE, FOLDS, Embedder, classes_of, fold, load, long_lines, segments,
+                         tokens)
 
 WIDTH, HEADS, LAYERS, COMPARED = 384, 12, 6, 62
 FIRST, LAST = 101, 102
@@ -423,12 +424,12 @@ def write(path, m):
                                    (linear.inward, linear.outward.T))
                 for a, b in zip(inward, outward):
                     (a, by_a), (b, by_b) = characters(a), characters(b)
-                    products.append(f'{{{2 * by_a * by_b:.8g}f, "{a}",\n       "{b}"}}')
+                    products.append(f'{{{2 * by_a * by_b:.8g}f, "{a}", "{b}"}}')
                 f.write(f'    {{"blk.{i}.{name}",\n     {{' + ",\n      ".join(products) + "}},\n")
-        head = [f"{v:.8e}f" for v in m.head.weight.detach().cpu().numpy().ravel()]
-        rows = ",\n    ".join(", ".join(head[i:i + 6]) for i in range(0, WIDTH, 6))
-        f.write("};\n\nconst float rvi_compare_head[RVI_COMPARE_WIDTH] = {\n    " + rows +
-                f"}};\n\nconst float rvi_compare_bias = {m.head.bias.item():.8e}f;\n")
+        head = ", ".join(f"{v:.8e}f" for v in m.head.weight.detach().cpu().numpy().ravel())
+        f.write("};\n\nconst float rvi_compare_head[RVI_COMPARE_WIDTH] = {\n" +
+                long_lines(head + "};") +
+                f"\n\nconst float rvi_compare_bias = {m.head.bias.item():.8e}f;\n")
 
 
 def read(path, m):

@@ -14,6 +14,7 @@ import glob
 import json
 import random
 import re
+import textwrap
 import unicodedata
 
 import numpy as np
@@ -141,14 +142,15 @@ def main():
               f"of {len(texts)}")
         order = np.argsort(-p if name == "held" else p)
         print("  " + "\n  ".join(f"{p[i]:.2f} {texts[i]}" for i in order[:16]))
-    rows = [", ".join(map(str, table[i:i + 20])) for i in range(0, len(table), 20)]
     length, name, bias = w[-3:]
     with open(args.out, "w", encoding="utf-8") as f:
         f.write("/* Made by tools/train_follow.py. */\n#include \"learn/recognise/follow.h\"\n\n"
                 "const rvi_follow_weights rvi_follow = {\n"
                 f"    .scale = {1 / scale:.8g}f,\n    .length = {length:.6g}f,\n"
-                f"    .name = {name:.6g}f,\n    .bias = {bias:.6g}f,\n    .sure = {args.sure}f,\n"
-                "    .word = {" + ",\n             ".join(rows) + "}};\n")
+                f"    .name = {name:.6g}f,\n    .bias = {bias:.6g}f,\n    .sure = {args.sure}f,\n" +
+                textwrap.fill(".word = {" + ", ".join(map(str, table)) + "}};", 2000,
+                              initial_indent="    ", subsequent_indent="    ",
+                              break_on_hyphens=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import json
 import math
 import random
 import re
+import textwrap
 import unicodedata
 
 import numpy as np
@@ -528,11 +529,16 @@ def cross_validate(texts, corrections, epochs, folds, out):
 # ---- the C file ----
 
 
-def numbers(values, per=HIDDEN):
+def numbers(values):
     """Without those that decayed to next to nothing: processors are slow at denormal numbers."""
     flat = [f"{v if abs(v) > 1e-20 else 0:.6g}" for v in np.asarray(values).ravel()]
-    flat = [v + "f" if "." in v or "e" in v else v + ".0f" for v in flat]
-    return ",\n    ".join(", ".join(flat[i:i + per]) for i in range(0, len(flat), per))
+    return ", ".join(v + "f" if "." in v or "e" in v else v + ".0f" for v in flat)
+
+
+def long_lines(text):
+    """Long ones: nobody reads them."""
+    return textwrap.fill(text, 2000, initial_indent="    ", subsequent_indent="    ",
+                         break_long_words=False, break_on_hyphens=False)
 
 
 def write_weights(f, name, w, sure):
@@ -540,8 +546,8 @@ def write_weights(f, name, w, sure):
     for key in ("word", "word_bias", "hidden", "hidden_bias", "out", "out_whole"):
         value = np.asarray(w[key])
         body = numbers(value) if value.ndim == 1 else \
-            ",\n".join("{" + numbers(row) + "}" for row in value)
-        f.write(f"    .{key} = {{{body}}},\n")
+            ", ".join("{" + numbers(row) + "}" for row in value)
+        f.write(long_lines(f".{key} = {{{body}}},") + "\n")
     f.write(f"    .out_bias = {float(w['out_bias']):.6g}f,\n    .sure = {sure:.4g}f,\n}};\n\n")
 
 
@@ -551,14 +557,14 @@ def write(path, texts, judges):
                 '#include "learn/recognise/judge_weights.h"\n\n')
         for name, (w, sure) in judges.items():
             write_weights(f, name, w, sure)
-        values = [str(int(round(v * 255))) for v in texts.rarity]
-        rows = ",\n    ".join(", ".join(values[i:i + 64]) for i in range(0, RARITIES, 64))
-        f.write(f"const uint8_t rvi_judge_rarity[RVI_JUDGE_RARITIES] = {{\n    {rows}}};\n")
+        values = ", ".join(str(int(round(v * 255))) for v in texts.rarity)
+        f.write("const uint8_t rvi_judge_rarity[RVI_JUDGE_RARITIES] = {\n" +
+                long_lines(values + "};") + "\n")
         for which in ("middle", "last"):
             for what, v in (("mean", texts.mean[which]), ("scale", texts.scale[which])):
                 v = v.cpu()
-                f.write(f"\nconst float rvi_judge_{which}_{what}[RVI_EMBEDDER_WIDTH] = {{\n"
-                        f"    {numbers(v)}}};\n")
+                f.write(f"\nconst float rvi_judge_{which}_{what}[RVI_EMBEDDER_WIDTH] = {{\n" +
+                        long_lines(numbers(v) + "};") + "\n")
 
 
 def read_network(path, name, texts):

@@ -50,7 +50,7 @@ static rv_status avoid_disliked(rv_session *s, rv_error *err)
 {
     enum { MOST = 256 };
     rvi_avoid list[MOST];
-    size_t n = rvi_learner_avoids(s->learner->l, s->question, list, MOST);
+    size_t n = rvi_refusals_avoids(&s->learner->l->refusals, s->question, list, MOST);
     return rvi_answer_avoid(s->s, list, n, err);
 }
 

@@ -55,6 +55,13 @@ bool rvi_ids_push(rvi_ids *ids, int32_t id)
     return true;
 }
 
+bool rvi_ids_append(rvi_ids *ids, const int32_t *more, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!rvi_ids_push(ids, more[i])) return false;
+    return true;
+}
+
 rv_status rvi_tok_grown(const rvi_buf *out, const char *what, size_t len, rv_error *err)
 {
     if (!out->failed) return RV_OK;

@@ -26,6 +26,7 @@ typedef struct rvi_ids { /* growing list of ids; {0} is empty */
 
 void rvi_ids_deinit(rvi_ids *ids);
 bool rvi_ids_push(rvi_ids *ids, int32_t id); /* false: out of memory */
+bool rvi_ids_append(rvi_ids *ids, const int32_t *more, size_t n);
 
 /* config: tokenizer_config.json, generation: generation_config.json, special_map:
  * special_tokens_map.json, template_text: chat_template.jinja; each may be NULL with length 0.

@@ -62,8 +62,9 @@ static rv_status find_frame(rvi_base_model *v, rv_error *err)
     rvi_ids a = {0}, b = {0};
     rv_status st = rvi_base_model_prompt(v, "Why?", 4, &a, err);
     if (!st) st = rvi_base_model_prompt(v, "7", 1, &b, err);
-    for (size_t i = 0; !st && i < a.len && i < b.len && a.data[i] == b.data[i]; i++)
-        if (!rvi_ids_push(&v->frame, a.data[i])) st = rvi_nomem(err, "frame");
+    size_t n = 0;
+    while (!st && n < a.len && n < b.len && a.data[n] == b.data[n]) n++;
+    if (!rvi_ids_append(&v->frame, a.data, n)) st = rvi_nomem(err, "frame");
     rvi_ids_deinit(&a);
     rvi_ids_deinit(&b);
     return st;
@@ -118,6 +119,15 @@ void rvi_base_model_deinit(rvi_base_model *v)
 
 /* ---- many answers ---- */
 
+void rvi_requests_free(rvi_request *list, size_t n)
+{
+    for (size_t i = 0; list && i < n; i++) {
+        rvi_ids_deinit(&list[i].prompt);
+        rvi_ids_deinit(&list[i].answer);
+    }
+    rvi_free(list);
+}
+
 enum { AT_ONCE = 64 };
 
 typedef struct crowd {
@@ -136,11 +146,12 @@ typedef struct crowd {
 static size_t count_shared(const crowd *c)
 {
     const rvi_request *first = &c->requests[0];
-    size_t n = first->adapters ? 0 : first->n_prompt;
+    size_t n = first->adapters ? 0 : first->prompt.len;
     for (size_t i = 1; n && i < c->n; i++) {
         const rvi_request *r = &c->requests[i];
         size_t same = 0;
-        while (same < n && same < r->n_prompt && r->prompt[same] == first->prompt[same]) same++;
+        while (same < n && same < r->prompt.len && r->prompt.data[same] == first->prompt.data[same])
+            same++;
         n = r->adapters ? 0 : same;
     }
     return n;
@@ -170,7 +181,7 @@ static rv_status open_crowd(crowd *c, size_t longest, rv_error *err)
     size_t shared = count_shared(c);
     if (!st) st = rvi_session_new(&c->seats[0], c->e, context, NULL, NULL, err);
     if (!st && shared)
-        st = rvi_session_sync(c->seats[0], c->requests[0].prompt, shared, NULL, NULL, err);
+        st = rvi_session_sync(c->seats[0], c->requests[0].prompt.data, shared, NULL, NULL, err);
     for (int i = 1; !st && i < seats; i++)
         st = rvi_session_fork(&c->seats[i], c->seats[0], NULL, err);
     return st;
@@ -192,10 +203,9 @@ static rv_status seat_next(crowd *c, int seat, rv_error *err)
                              .sampling = &c->sampling};
     c->sampling.seed = c->seed + at;
     c->seats[seat]->adapters = r->adapters;
-    rv_status st = rvi_answer_start(c->seats[seat], r->prompt, r->n_prompt, &o, err);
-    if (st) return st;
-    c->served[seat] = r;
-    return r->slot ? rvi_answer_lock(c->seats[seat], r->slot, err) : RV_OK;
+    rv_status st = rvi_answer_start(c->seats[seat], r->prompt.data, r->prompt.len, &o, err);
+    if (!st) c->served[seat] = r;
+    return st;
 }
 
 static rv_status collect(crowd *c, int seat, rv_error *err)
@@ -219,7 +229,7 @@ rv_status rvi_base_model_answer(const rvi_base_model *v, rvi_request *requests, 
     if (!n) return RV_OK;
     for (size_t i = 0; i < n; i++) {
         requests[i].answer = (rvi_ids){0};
-        longest = RVI_MAX(longest, requests[i].n_prompt);
+        longest = RVI_MAX(longest, requests[i].prompt.len);
     }
     if (sampling)
         c.sampling = *sampling;

@@ -36,12 +36,12 @@ rv_status rvi_base_model_decode(const rvi_base_model *v, const int32_t *ids, siz
 
 /* A prompt and, afterwards, the answer to it. */
 typedef struct rvi_request {
-    const int32_t *prompt;
-    size_t n_prompt;
+    rvi_ids prompt;
     const rvi_adapter_set *adapters; /* NULL: none */
-    const rvi_slot *slot;            /* NULL: none */
     rvi_ids answer;                  /* out; an end token is its last id */
 } rvi_request;
+
+void rvi_requests_free(rvi_request *list, size_t n); /* with prompts and answers; accepts NULL */
 
 /* Answers all of them, many at a time. sampling NULL: greedy; otherwise request i draws with seed
  * sampling->seed + i. progress (may be NULL): anything but 0 cancels. */

@@ -1,16 +1,11 @@
 #include "learn/consolidate/baseline.h"
 
 #include "base/mem.h"
+#include "learn/journal/list.h"
 
 bool rvi_index_push(rvi_index *x, size_t number)
 {
-    if (x->n == x->cap) {
-        size_t cap = x->cap ? 2 * x->cap : 64;
-        size_t *data = rvi_realloc_array(x->data, cap, sizeof *data);
-        if (!data) return false;
-        x->data = data;
-        x->cap = cap;
-    }
+    if (!rvi_list_room((void **)&x->data, x->n, &x->cap, sizeof *x->data)) return false;
     x->data[x->n++] = number;
     return true;
 }
@@ -79,17 +74,23 @@ static int portion_rows(const rvi_baseline *g, size_t first)
     return rows;
 }
 
-rv_status rvi_baseline_prepare(rvi_baseline *g, rvi_progress_fn progress, void *ctx, rv_error *err)
+static rv_status new_trainer(rvi_trainer **out, const rvi_baseline *g, const rvi_params *params,
+                             int rows, rv_error *err)
 {
-    rvi_trainer *t = NULL;
-    int rows = portion_rows(g, g->samples.n_ready);
-    rv_status st = rvi_samples_hold_weights(&g->samples, err);
     rvi_trainer_options o = {.max_rows = rows,
                              .max_spans = RVI_SAMPLES_AT_ONCE + 1,
                              .max_losses = 192,
                              .lowest = g->samples.lowest,
                              .weights = g->samples.weights};
-    if (!st) st = rvi_trainer_new(&t, g->v->m, g->v->be, NULL, NULL, &o, err);
+    return rvi_trainer_new(out, g->v->m, g->v->be, params, NULL, &o, err);
+}
+
+rv_status rvi_baseline_prepare(rvi_baseline *g, rvi_progress_fn progress, void *ctx, rv_error *err)
+{
+    rvi_trainer *t = NULL;
+    int rows = portion_rows(g, g->samples.n_ready);
+    rv_status st = rvi_samples_hold_weights(&g->samples, err);
+    if (!st) st = new_trainer(&t, g, NULL, rows, err);
     if (!st) st = rvi_samples_prepare(&g->samples, t, rows, progress, ctx, err);
     rvi_trainer_free(t);
     return st;
@@ -107,18 +108,11 @@ rv_status rvi_baseline_probe(rvi_baseline *g, const rvi_params *params, double *
     rvi_batch b = {0};
     double sum = 0;
     int tokens = 0, rows = portion_rows(g, 0);
-    rvi_trainer_options o = {.max_rows = rows,
-                             .max_spans = RVI_SAMPLES_AT_ONCE + 1,
-                             .max_losses = 192,
-                             .lowest = g->samples.lowest,
-                             .weights = g->samples.weights};
-    rv_status st = rvi_trainer_new(&t, g->v->m, g->v->be, params, NULL, &o, err);
+    rv_status st = new_trainer(&t, g, params, rows, err);
     if (!st) st = rvi_batch_init(&b, rows, RVI_SAMPLES_AT_ONCE, err);
     for (size_t at = 0, took; !st && at < g->probe.n; at += took) {
         const size_t *which = g->probe.data + at;
-        took = rvi_batch_fill(&b, &g->samples, which, g->probe.n - at, 1, 1);
-        rvi_batch_begin(&b, &g->samples, which, took, t);
-        rvi_trainer_forward(t, g->samples.lowest, g->v->m->hp.n_layers);
+        took = rvi_batch_run(&b, &g->samples, which, g->probe.n - at, t);
         rvi_trainer_loss(t, b.loss_rows, b.targets, b.n_losses, false);
         for (int i = 0; i < b.n_losses; i++) sum += (double)b.targets[i].loss;
         tokens += b.n_losses;

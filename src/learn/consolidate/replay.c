@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "decode/sampler.h"
 #include "learn/consolidate/prose.h"
+#include "learn/journal/list.h"
 
 enum {
     AT_ONCE = 64, /* texts that a portion begins with */
@@ -16,12 +17,8 @@ enum {
     MOST_TOKENS = 640, /* of a piece: it fits a portion of training */
 };
 
-/* What each portion holds. */
-enum { CHATS, TEXTS };
-static const struct {
-    int what, number; /* of its kind */
-} portions[RVI_REPLAY_PORTIONS] = {{CHATS, 0}, {CHATS, 1}, {TEXTS, 0}};
-enum { N_CHATS = 2 * AT_ONCE }; /* seeds begin behind those of others */
+/* The last portion is of texts, those before it of chats; seeds begin behind those of others. */
+enum { N_CHATS = (RVI_REPLAY_PORTIONS - 1) * AT_ONCE };
 
 typedef struct maker {
     rvi_replay *r;
@@ -34,7 +31,6 @@ typedef struct maker {
     size_t n_questions;
     uint64_t drawn; /* with which seeds, whatever was left out */
     rvi_request *requests;
-    rvi_ids *prompts;
     size_t n, cap;
     rv_error *err;
 } maker;
@@ -73,10 +69,8 @@ static rv_status add_piece(rvi_replay *r, const int32_t *a, size_t n_a, const in
     rvi_replay_text *pieces = rvi_realloc_array(r->pieces, r->n_pieces + 1, sizeof *pieces);
     if (!pieces) return rvi_nomem(err, "replay");
     r->pieces = pieces;
-    bool ok = true;
-    for (size_t i = 0; ok && i < n_a; i++) ok = rvi_ids_push(&r->ids, a[i]);
-    for (size_t i = 0; ok && i < n_b; i++) ok = rvi_ids_push(&r->ids, b[i]);
-    if (!ok) return rvi_nomem(err, "replay");
+    if (!rvi_ids_append(&r->ids, a, n_a) || !rvi_ids_append(&r->ids, b, n_b))
+        return rvi_nomem(err, "replay");
     pieces[r->n_pieces++] =
         (rvi_replay_text){(uint32_t)first, (uint32_t)(n_a + n_b), (uint32_t)loss, (uint32_t)kind};
     return RV_OK;
@@ -86,27 +80,17 @@ static rv_status add_piece(rvi_replay *r, const int32_t *a, size_t n_a, const in
 
 static void clear(maker *k)
 {
-    for (size_t i = 0; i < k->n; i++) {
-        rvi_ids_deinit(&k->prompts[i]);
-        rvi_ids_deinit(&k->requests[i].answer);
-    }
-    k->n = 0;
+    rvi_requests_free(k->requests, k->n);
+    k->requests = NULL;
+    k->n = k->cap = 0;
 }
 
 static rvi_ids *new_prompt(maker *k)
 {
-    if (k->n == k->cap) {
-        size_t cap = k->cap ? 2 * k->cap : 512;
-        rvi_ids *prompts = rvi_realloc_array(k->prompts, cap, sizeof *prompts);
-        if (prompts) k->prompts = prompts;
-        rvi_request *requests = rvi_realloc_array(k->requests, cap, sizeof *requests);
-        if (requests) k->requests = requests;
-        if (!prompts || !requests) return NULL;
-        k->cap = cap;
-    }
-    k->prompts[k->n] = (rvi_ids){0};
-    k->requests[k->n] = (rvi_request){0};
-    return &k->prompts[k->n++];
+    rvi_request *r = rvi_list_room((void **)&k->requests, k->n, &k->cap, sizeof *r);
+    if (!r) return NULL;
+    k->n++;
+    return &r->prompt;
 }
 
 static int forward_progress(void *ctx, size_t done, size_t total)
@@ -122,21 +106,10 @@ static rv_status run(maker *k, float temperature, int n_tokens)
     rvi_sampling_init(&s, sizeof s, true);
     s.temperature = temperature;
     s.seed = k->seed + k->drawn;
-    for (size_t i = 0; i < k->n; i++) {
-        k->requests[i].prompt = k->prompts[i].data;
-        k->requests[i].n_prompt = k->prompts[i].len;
-    }
     rv_status st = rvi_base_model_answer(k->v, k->requests, k->n, temperature > 0 ? &s : NULL,
                                          n_tokens, forward_progress, k, k->err);
     k->done += k->n;
     return st;
-}
-
-static rv_status push_all(rvi_ids *to, const rvi_ids *from, rv_error *err)
-{
-    for (size_t i = 0; i < from->len; i++)
-        if (!rvi_ids_push(to, from->data[i])) return rvi_nomem(err, "prompt");
-    return RV_OK;
 }
 
 /* ---- stages ---- */
@@ -178,9 +151,10 @@ static rv_status ask_questions(maker *k)
 static rv_status keep_answers(maker *k)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < k->n; i++)
-        st = add_piece(k->r, k->prompts[i].data, k->prompts[i].len, k->requests[i].answer.data,
-                       k->requests[i].answer.len, k->prompts[i].len - 1, RVI_GENERAL, k->err);
+    for (size_t i = 0; !st && i < k->n; i++) {
+        const rvi_ids *p = &k->requests[i].prompt, *a = &k->requests[i].answer;
+        st = add_piece(k->r, p->data, p->len, a->data, a->len, p->len - 1, RVI_GENERAL, k->err);
+    }
     return st;
 }
 
@@ -190,7 +164,8 @@ static rv_status make_chats(maker *k, size_t portion)
     k->drawn = portion * AT_ONCE;
     for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
-        st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
+        if (!p || !rvi_ids_append(p, k->v->frame.data, k->v->frame.len))
+            st = rvi_nomem(k->err, "prompts");
     }
     if (!st) st = run(k, 1, TURN_TOKENS);
     for (size_t i = 0; !st && i < k->n; i++) st = keep_question(k, &k->requests[i].answer);
@@ -232,12 +207,11 @@ static rv_status keep_context(maker *k, const rvi_ids *text, size_t number)
     return st;
 }
 
-static rv_status make_texts(maker *k, size_t portion)
+static rv_status make_texts(maker *k)
 {
     enum { FIRST_LOSS = 4, LEAST = 12 };
     rv_status st = RV_OK;
-    size_t from = portion * AT_ONCE;
-    k->drawn = 2 * N_CHATS + from;
+    k->drawn = 2 * N_CHATS;
     for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
         if (!p || !rvi_ids_push(p, k->v->start)) st = rvi_nomem(k->err, "prompts");
@@ -246,9 +220,8 @@ static rv_status make_texts(maker *k, size_t portion)
     for (size_t i = 0; !st && i < k->n; i++) {
         rvi_ids *a = &k->requests[i].answer;
         if (a->len < LEAST) continue;
-        st = add_piece(k->r, k->prompts[i].data, 1, a->data, a->len, FIRST_LOSS, RVI_GENERAL,
-                       k->err);
-        if (!st) st = keep_context(k, a, from + i);
+        st = add_piece(k->r, &k->v->start, 1, a->data, a->len, FIRST_LOSS, RVI_GENERAL, k->err);
+        if (!st) st = keep_context(k, a, i);
     }
     clear(k);
     return st;
@@ -259,10 +232,8 @@ static rv_status make_probes(maker *k)
 {
     enum { FIRST_LOSS = 8 };
     rvi_replay *r = k->r;
-    size_t general = 0, seen = 0;
+    size_t every = RVI_MAX(rvi_replay_count(r, RVI_GENERAL) / N_PROBES, 1), seen = 0;
     rv_status st = RV_OK;
-    for (size_t i = 0; i < r->n_pieces; i++) general += r->pieces[i].kind == RVI_GENERAL;
-    size_t every = RVI_MAX(general / N_PROBES, 1);
     for (size_t i = 0, taken = 0; i < r->n_pieces && taken < N_PROBES; i++)
         if (r->pieces[i].kind == RVI_GENERAL && seen++ % every == 0) {
             r->pieces[i].kind = RVI_PROBE;
@@ -291,38 +262,27 @@ static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
     out->contexts = (rvi_buf){0};
     out->ids = (rvi_ids){0};
     out->pieces = rvi_alloc_array(r->n_pieces + 1, sizeof *out->pieces);
-    bool ok = out->pieces != NULL;
+    bool ok = out->pieces && rvi_ids_append(&out->ids, r->ids.data, r->ids.len) &&
+              rvi_buf_append(&out->contexts, r->contexts.data, r->contexts.len);
     if (ok && r->n_pieces) memcpy(out->pieces, r->pieces, r->n_pieces * sizeof *r->pieces);
-    for (size_t i = 0; ok && i < r->ids.len; i++) ok = rvi_ids_push(&out->ids, r->ids.data[i]);
-    if (ok) ok = rvi_buf_append(&out->contexts, r->contexts.data, r->contexts.len);
     return ok ? RV_OK : rvi_nomem(err, "replay");
-}
-
-/* Of the portions before this one, no less than there were: a question may be left out. */
-static size_t requests_before(size_t portion)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < portion; i++) n += portions[i].what == TEXTS ? AT_ONCE : 2 * AT_ONCE;
-    return n;
 }
 
 rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
                           uint64_t seed, rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     size_t i = before->n_portions;
+    bool last = i + 1 == RVI_REPLAY_PORTIONS;
     maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
-    /* no less than there will be: most texts are followed by an answer */
-    k.total = requests_before(RVI_REPLAY_PORTIONS);
-    k.done = requests_before(i);
+    /* no less than there will be: most turns are followed by an answer */
+    k.total = 2 * N_CHATS + AT_ONCE;
+    k.done = i * 2 * AT_ONCE;
     rv_status st = copy(out, before, err);
     if (!st && progress && progress(ctx, k.done, k.total))
         st = rvi_error(err, RV_E_CANCELLED, "cancelled");
-    if (!st)
-        st = (portions[i].what == CHATS ? make_chats : make_texts)(&k, (size_t)portions[i].number);
-    if (!st && i + 1 == RVI_REPLAY_PORTIONS) st = make_probes(&k);
+    if (!st) st = last ? make_texts(&k) : make_chats(&k, i);
+    if (!st && last) st = make_probes(&k);
     clear(&k);
-    rvi_free(k.prompts);
-    rvi_free(k.requests);
     rvi_buf_deinit(&k.questions);
     out->n_portions++;
     if (st) rvi_replay_deinit(out);

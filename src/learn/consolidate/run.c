@@ -30,11 +30,13 @@ typedef struct standing {
     int32_t n_skipped, spare;
 } standing;
 
-static const char magic[8] = "RVRUN02";
+static const char magic[8] = "RVRUN02", name[] = "run";
 
 typedef struct runner {
     rvi_training *t;
-    const rvi_run *r;
+    const rvi_study *by;
+    const rvi_index *held;
+    const char *dir; /* where snapshots are kept; NULL: none are */
     standing at;
     float *best; /* parameters at best_step; NULL: nothing was set aside */
     uint8_t digest[RVI_SHA256_LEN];
@@ -63,7 +65,7 @@ static void make_digest(runner *u)
     rvi_sha256 h;
     rvi_sha256_init(&h);
     rvi_sha256_add(&h, magic, sizeof magic);
-    rvi_sha256_add(&h, u->r->model, strlen(u->r->model));
+    rvi_sha256_add(&h, u->by->model, strlen(u->by->model));
     const int numbers[] = {(int)o->objective, o->n_steps,  o->n_teach, o->n_keep,
                            o->random,         o->max_rows, s->lowest};
     for (size_t i = 0; i < RVI_COUNT(numbers); i++) rvi_sha256_add_u64(&h, (uint64_t)numbers[i]);
@@ -80,7 +82,7 @@ static void make_digest(runner *u)
     }
     add_numbers(&h, t->teach.order, t->teach.n);
     add_numbers(&h, t->keep.order, t->keep.n);
-    add_numbers(&h, u->r->held ? u->r->held->data : NULL, u->r->held ? u->r->held->n : 0);
+    add_numbers(&h, u->held->data, u->held->n);
     size_t bytes = t->theta->n * sizeof(float);
     rvi_sha256_add(&h, t->theta->theta, bytes);
     if (t->fisher && o->ewc > 0) {
@@ -109,11 +111,10 @@ static void save(runner *u)
     bool ok = rvi_buf_append(&out, &u->at, sizeof u->at);
     if (ok && u->best) ok = rvi_buf_append(&out, u->best, u->t->theta->n * sizeof *u->best);
     if (ok) ok = rvi_training_save(u->t, &out);
-    rv_status st =
-        ok ? rvi_snapshot_save(u->r->dir, u->r->name, u->digest, 0, out.data, out.len, NULL, &why)
-           : rvi_nomem(&why, "snapshot");
+    rv_status st = ok ? rvi_snapshot_save(u->dir, name, u->digest, 0, out.data, out.len, NULL, &why)
+                      : rvi_nomem(&why, "snapshot");
     rvi_buf_deinit(&out);
-    if (!st) rvi_snapshot_drop(u->r->dir, u->r->name, SNAPSHOTS_KEPT);
+    if (!st) rvi_snapshot_drop(u->dir, name, SNAPSHOTS_KEPT);
     if (st) warn(u, "the run cannot be taken up again if it is stopped", &why);
     u->keeps = !st;
 }
@@ -134,7 +135,7 @@ static rv_status resume(runner *u, bool *resumed, rv_error *err)
     size_t head = sizeof at + (u->best ? u->t->theta->n * sizeof *u->best : 0);
     *resumed = false;
     if (!u->keeps) return RV_OK;
-    rv_status st = rvi_snapshot_load(&s, u->r->dir, u->r->name, u->digest, 0, &why);
+    rv_status st = rvi_snapshot_load(&s, u->dir, name, u->digest, 0, &why);
     if (!st) {
         if (s.len >= head) memcpy(&at, s.data, sizeof at);
         if (s.len < head || !is_sound(&at, u->t) ||
@@ -162,13 +163,18 @@ static int measure_every(const rvi_training *t)
     return RVI_MAX(RVI_MIN(t->o.n_steps / MEASUREMENTS, MEASURE_EVERY), MEASURE_SELDOM);
 }
 
+static double mean_of(const runner *u, const double last[LAST])
+{
+    int n = RVI_MIN(u->t->step, LAST);
+    double mean = 0;
+    for (int i = 0; i < n; i++) mean += last[(u->t->step - i) % LAST] / n;
+    return mean;
+}
+
 static void measure(runner *u)
 {
-    const rvi_index *held = u->r->held;
-    int n = RVI_MIN(u->t->step, LAST);
-    double own = rvi_training_measure(u->t, held->data, held->n), kl = 0;
-    for (int i = 0; i < n; i++) kl += u->at.last_kl[(u->t->step - i) % LAST] / n;
-    double loss = own + (double)u->t->o.beta * kl;
+    double own = rvi_training_measure(u->t, u->held->data, u->held->n);
+    double loss = own + (double)u->t->o.beta * mean_of(u, u->at.last_kl);
     if (!u->at.best_step || isnan(u->at.best) || loss < u->at.best) {
         u->at.best = loss;
         u->at.held = own;
@@ -191,7 +197,7 @@ static rv_status take_steps(runner *u, rv_error *err)
         }
         if (u->best && (t->step % measure_every(t) == 0 || t->step == t->ends)) measure(u);
         cancelled =
-            u->r->progress && u->r->progress(u->r->ctx, "training", t->step, t->ends, t->ce);
+            u->by->progress && u->by->progress(u->by->ctx, "training", t->step, t->ends, t->ce);
         if (cancelled || t->step % SAVE_EVERY == 0) save(u);
     }
     if (cancelled) return rvi_error(err, RV_E_CANCELLED, "cancelled");
@@ -206,39 +212,36 @@ static rv_status take_steps(runner *u, rv_error *err)
 
 static void tell_result(const runner *u, rvi_study_result *out)
 {
-    int n = RVI_MIN(u->t->step, LAST);
     out->n_steps = u->t->step;
     out->n_skipped = u->t->n_skipped;
     out->n_rows = u->t->n_rows;
-    for (int i = 0; i < n; i++) {
-        out->ce += u->at.last_ce[(u->t->step - i) % LAST] / n;
-        out->kl += u->at.last_kl[(u->t->step - i) % LAST] / n;
-    }
+    out->ce = mean_of(u, u->at.last_ce);
+    out->kl = mean_of(u, u->at.last_kl);
     if (!u->best) return;
-    out->n_held = u->r->held->n;
+    out->n_held = u->held->n;
     out->held_before = u->at.before;
     out->held_after = u->at.held;
     out->best_step = u->at.best_step;
 }
 
-rv_status rvi_run_training(rvi_training *t, const rvi_run *r, rvi_study_result *result,
-                           rv_error *err)
+rv_status rvi_run_training(rvi_training *t, const rvi_study *by, const rvi_index *held,
+                           rvi_study_result *result, rv_error *err)
 {
-    runner u = {.t = t, .r = r, .keeps = r->dir != NULL};
+    const char *dir = by->o->dir;
+    runner u = {.t = t, .by = by, .held = held, .dir = dir, .keeps = dir != NULL};
     double start = rvi_os_seconds();
-    bool sets_aside = r->held && r->held->n;
     *result = (rvi_study_result){.held_before = NAN, .held_after = NAN};
     memcpy(u.at.magic, magic, sizeof magic);
-    if (sets_aside && !(u.best = rvi_zalloc_array(t->theta->n, sizeof *u.best)))
+    if (held->n && !(u.best = rvi_zalloc_array(t->theta->n, sizeof *u.best)))
         return rvi_nomem(err, "parameters");
     if (u.keeps) make_digest(&u);
     rv_status st = resume(&u, &result->resumed, err);
     if (!st && u.best && !result->resumed)
-        u.at.before = rvi_training_measure(t, r->held->data, r->held->n);
+        u.at.before = rvi_training_measure(t, held->data, held->n);
     if (!st) st = take_steps(&u, err);
     tell_result(&u, result);
     if (!st && u.best) memcpy(t->theta->theta, u.best, t->theta->n * sizeof *u.best);
-    if (!st && r->dir) rvi_snapshot_drop(r->dir, r->name, 0);
+    if (!st && dir) rvi_snapshot_drop(dir, name, 0);
     result->seconds = rvi_os_seconds() - start;
     rvi_free(u.best);
     return st;

@@ -11,7 +11,9 @@
 #define RVI_LEARN_CONSOLIDATE_RUN_H
 
 #include "learn/consolidate/baseline.h"
+#include "learn/consolidate/options.h"
 #include "learn/consolidate/train.h"
+#include "learn/recognise/recogniser.h"
 
 /* loss: of the step just taken. Anything but 0 cancels. */
 typedef int (*rvi_study_progress_fn)(void *ctx, const char *stage, int done, int total,
@@ -30,16 +32,21 @@ typedef struct rvi_study_result {
     bool resumed;                   /* part of the steps had been taken earlier */
 } rvi_study_result;
 
-typedef struct rvi_run {
+/* What a run is made with. */
+typedef struct rvi_study {
+    const rvi_learner_options *o; /* a run that was stopped is taken up in its dir */
+    /* knows the group's lessons from 1 on, then the old ones; NULL: nothing that it would have to
+     * sort is written */
+    rvi_recogniser *judge;
+    /* up to twice the steps; of a lesson one wording in six is set aside to see when to stop */
+    bool deep;
+    const char *model;              /* its digest */
     rvi_study_progress_fn progress; /* may be NULL */
     void *ctx;
-    const rvi_index
-        *held; /* texts (of pairs: the chosen ones) that are never trained on; may be NULL */
-    const char *dir, *name; /* a folder, and the snapshots' name in it; dir NULL: none is kept */
-    const char *model;      /* its digest */
-} rvi_run;
+} rvi_study;
 
-rv_status rvi_run_training(rvi_training *t, const rvi_run *r, rvi_study_result *result,
-                           rv_error *err) RVI_MUST_CHECK;
+/* held: texts (of pairs: the chosen ones) that are never trained on. */
+rv_status rvi_run_training(rvi_training *t, const rvi_study *by, const rvi_index *held,
+                           rvi_study_result *result, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/journal/list.h"
 
 void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest)
 {
@@ -73,19 +74,13 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
         first_loss -= before;
     }
     n = RVI_MIN(n, (size_t)RVI_SAMPLE_TOKENS);
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 256;
-        rvi_sample *items = rvi_realloc_array(t->items, cap, sizeof *items);
-        if (!items) return rvi_nomem(err, "texts");
-        t->items = items;
-        t->cap = cap;
-    }
+    if (!rvi_list_room((void **)&t->items, t->n, &t->cap, sizeof *t->items))
+        return rvi_nomem(err, "texts");
     rvi_sample x = {.first = t->ids.len, .n = (int)n, .losses = t->at.len, .keep = keep};
     if (begins_with_frame(t, ids, n) && first_loss >= t->v->frame.len)
         x.n_shared = (int)t->v->frame.len;
     size_t have = n - 1 - first_loss, want = all ? have : RVI_MIN(have, (size_t)RVI_SAMPLE_LOSSES);
-    bool ok = true;
-    for (size_t i = 0; ok && i < n; i++) ok = rvi_ids_push(&t->ids, ids[i]);
+    bool ok = rvi_ids_append(&t->ids, ids, n);
     /* the texts of a lesson end with the same answer: taken together, they teach all of it */
     size_t shift = t->n * SHIFT % have;
     for (size_t i = 0; ok && i < want; i++) {
@@ -108,15 +103,19 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
     return RV_OK;
 }
 
-rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, rv_error *err)
+rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, size_t most,
+                            bool all, rv_error *err)
 {
     const rvi_base_model *v = t->v;
     rvi_ids ids = {0};
     rv_status st = rvi_base_model_prompt(v, question, strlen(question), &ids, err);
     size_t first = ids.len;
     if (!st) st = rvi_base_model_encode(v, answer, strlen(answer), &ids, err);
-    if (!st && !rvi_ids_push(&ids, v->end)) st = rvi_nomem(err, "text");
-    if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, false, err);
+    if (!st && ids.len - first >= most)
+        ids.len = first + most;
+    else if (!st && !rvi_ids_push(&ids, v->end))
+        st = rvi_nomem(err, "text");
+    if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, all, err);
     rvi_ids_deinit(&ids);
     return st;
 }
@@ -126,18 +125,14 @@ rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *an
 rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err)
 {
     size_t rows = (size_t)max_rows, texts = (size_t)max_texts;
-    *b = (rvi_batch){.max_rows = max_rows, .max_texts = max_texts, .cap_losses = max_rows};
+    *b = (rvi_batch){.max_rows = max_rows, .max_texts = max_texts};
     b->tokens = rvi_alloc_array(rows, sizeof *b->tokens);
     b->loss_rows = rvi_alloc_array(rows, sizeof *b->loss_rows);
     b->kept = rvi_alloc_array(rows, sizeof *b->kept);
     b->states = rvi_alloc_array(rows, sizeof *b->states);
     b->targets = rvi_alloc_array(rows, sizeof *b->targets);
     b->spans = rvi_alloc_array(texts + 1, sizeof *b->spans);
-    b->one = rvi_alloc_array(1, sizeof *b->one);
-    if (b->tokens && b->loss_rows && b->kept && b->states && b->targets && b->spans && b->one) {
-        *b->one = 1;
-        return RV_OK;
-    }
+    if (b->tokens && b->loss_rows && b->kept && b->states && b->targets && b->spans) return RV_OK;
     rvi_batch_deinit(b);
     return rvi_nomem(err, "batch");
 }
@@ -150,17 +145,18 @@ void rvi_batch_deinit(rvi_batch *b)
     rvi_free(b->states);
     rvi_free(b->targets);
     rvi_free(b->spans);
-    rvi_free(b->one);
     *b = (rvi_batch){0};
 }
 
-static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, int first_row,
-                       float weight)
+static const float certain = 1; /* the probability of a taught token */
+
+static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, int first_row)
 {
     const int32_t *ids = t->ids.data + x->first;
     for (int i = 0; i < x->n_losses; i++) {
         int pos = t->at.data[x->losses + (size_t)i];
-        rvi_target target = {.ids = ids + pos + 1, .p = b->one, .n = 1, .temperature = 1};
+        rvi_target target = {
+            .ids = ids + pos + 1, .p = &certain, .n = 1, .temperature = 1, .weight = 1};
         if (x->keep) {
             size_t at = (x->keeps + (size_t)i) * RVI_SAMPLE_TOP;
             target.ids = t->top_ids + at;
@@ -170,14 +166,24 @@ static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, 
             for (int k = 0; k < RVI_SAMPLE_TOP; k++) sum += target.p[k];
             target.rest = RVI_MAX(1 - sum, 0);
         }
-        target.weight = weight;
         b->loss_rows[b->n_losses] = first_row + pos - x->n_shared;
         b->targets[b->n_losses++] = target;
     }
 }
 
-size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
-                      float teach, float keep)
+/* Hidden states of the frame are counted from here on. */
+static const size_t of_frame = SIZE_MAX / 2;
+
+/* Rows of a span, and which hidden states they have. */
+static void add_rows(rvi_batch *b, const int32_t *tokens, int n, int first_pos, int parent,
+                     size_t first_state)
+{
+    b->spans[b->n_spans++] = (rvi_span){b->n_rows, n, first_pos, parent};
+    memcpy(b->tokens + b->n_rows, tokens, (size_t)n * sizeof *tokens);
+    for (int i = 0; i < n; i++) b->states[b->n_rows++] = first_state + (size_t)i;
+}
+
+static size_t fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n)
 {
     int frame = -1;
     size_t taken = 0;
@@ -189,22 +195,14 @@ size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, s
         if (b->n_rows + more > b->max_rows) break;
         if (x->n_shared && frame < 0) {
             frame = b->n_spans;
-            b->spans[b->n_spans++] = (rvi_span){b->n_rows, x->n_shared, 0, -1};
-            memcpy(b->tokens + b->n_rows, t->v->frame.data,
-                   (size_t)x->n_shared * sizeof *b->tokens);
-            b->n_rows += x->n_shared;
+            add_rows(b, t->v->frame.data, x->n_shared, 0, -1, of_frame);
         }
-        b->spans[b->n_spans++] = (rvi_span){b->n_rows, own, x->n_shared, x->n_shared ? frame : -1};
-        memcpy(b->tokens + b->n_rows, t->ids.data + x->first + x->n_shared,
-               (size_t)own * sizeof *b->tokens);
-        add_losses(b, t, x, b->n_rows, x->keep ? keep : teach);
-        b->n_rows += own;
+        add_losses(b, t, x, b->n_rows);
+        add_rows(b, t->ids.data + x->first + x->n_shared, own, x->n_shared,
+                 x->n_shared ? frame : -1, x->rows);
     }
     return taken;
 }
-
-/* Hidden states of the frame are counted from here on. */
-static const size_t of_frame = SIZE_MAX / 2;
 
 typedef struct states {
     const rvi_samples *t;
@@ -223,26 +221,14 @@ static void read_state(void *ctx, int row, int first, int n, float *out)
     for (int k = 0; k < n; k++) out[k] = rvi_f16_to_f32(x[k]) * s->t->x_scale[at];
 }
 
-/* Which hidden states the rows of the batch have. */
-static void list_states(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n)
-{
-    int row = 0;
-    bool framed = false;
-    for (size_t i = 0; i < n; i++) {
-        const rvi_sample *x = &t->items[which[i]];
-        for (int r = 0; !framed && r < x->n_shared; r++) b->states[row++] = of_frame + (size_t)r;
-        framed |= x->n_shared > 0;
-        for (int r = 0; r < x->n - 1 - x->n_shared; r++) b->states[row++] = x->rows + (size_t)r;
-    }
-}
-
-void rvi_batch_begin(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
+size_t rvi_batch_run(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
                      rvi_trainer *trainer)
 {
+    n = fill(b, t, which, n);
     rvi_trainer_begin(trainer, b->tokens, b->spans, b->n_spans);
-    if (!t->lowest) return;
-    list_states(b, t, which, n);
-    rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
+    if (t->lowest) rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
+    rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);
+    return n;
 }
 
 /* ---- preparing ---- */
@@ -314,17 +300,16 @@ static void store_targets(rvi_samples *t, rvi_batch *b, const size_t *which, siz
     for (size_t k = 0; k < (size_t)n_keep * RVI_SAMPLE_TOP; k++)
         t->top_p[first + k] = expf(t->top_p[first + k]);
     if (!t->want_refs) return;
-    for (int k = 0; k < b->n_losses; k++) { /* kept texts have no targets yet: any will do */
-        b->targets[k].n = 1;
-        b->targets[k].p = b->one;
-        b->targets[k].rest = 0;
-        b->targets[k].ids = b->tokens;
-    }
     at = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) { /* of kept texts too, which have no other targets yet */
         const rvi_sample *x = &t->items[which[i]];
+        const int32_t *ids = t->ids.data + x->first + 1;
         for (int k = 0; k < x->n_losses; k++)
-            b->targets[at++].ids = t->ids.data + x->first + t->at.data[x->losses + (size_t)k] + 1;
+            b->targets[at++] = (rvi_target){.ids = ids + t->at.data[x->losses + (size_t)k],
+                                            .p = &certain,
+                                            .n = 1,
+                                            .temperature = 1,
+                                            .weight = 1};
     }
     rvi_trainer_loss(trainer, b->loss_rows, b->targets, b->n_losses, false);
     at = 0;
@@ -350,7 +335,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
     while (!st && t->n_ready < t->n) {
         size_t n = RVI_MIN(t->n - t->n_ready, (size_t)MOST);
         for (size_t i = 0; i < n; i++) which[i] = t->n_ready + i;
-        n = rvi_batch_fill(&b, t, which, n, 1, 1);
+        n = fill(&b, t, which, n);
         if (!n) {
             st = rvi_error(err, RV_E_LEARNING, "a text of %d tokens is too long to learn from",
                            t->items[t->n_ready].n);
@@ -358,7 +343,6 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         }
         rvi_trainer_begin(trainer, b.tokens, b.spans, b.n_spans);
         rvi_trainer_forward(trainer, 0, t->lowest);
-        list_states(&b, t, which, n);
         rvi_trainer_get_x(trainer, s.x);
         t->v->be->ops->run(t->v->be, store_task, &s, b.n_rows);
         if (t->want_refs || any_kept(t, which, n)) {

@@ -56,9 +56,9 @@ void rvi_samples_deinit(rvi_samples *t);
  * and where the loss begins late before it. */
 rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
                           bool keep, bool all, rv_error *err) RVI_MUST_CHECK;
-/* The same from words: an answer to a question, ended. */
-rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer,
-                            rv_error *err) RVI_MUST_CHECK;
+/* The same from words: an answer to a question, ended, or cut to `most` tokens. */
+rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, size_t most,
+                            bool all, rv_error *err) RVI_MUST_CHECK;
 /* Computes hidden states and targets of the texts that lack them, with the base as it is. trainer:
  * one without params (or whose B are all 0). */
 rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows,
@@ -78,18 +78,15 @@ typedef struct rvi_batch {
     size_t *states; /* of each row: its hidden state among those of the texts, or of the frame */
     rvi_span *spans;
     rvi_target *targets;
-    float *one; /* the probability of a taught token */
-    int n_rows, n_spans, n_losses, cap_losses;
+    int n_rows, n_spans, n_losses;
 } rvi_batch;
 
 rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err) RVI_MUST_CHECK;
 void rvi_batch_deinit(rvi_batch *b);
-/* As many of the texts which[0..n) as fit, in order; at least one. Targets get weight `teach` or
- * `keep` by their text's kind. Returns how many. All of them must be ready unless x is not used. */
-size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
-                      float teach, float keep);
-/* Hands the batch to the trainer, with the hidden states at t->lowest. */
-void rvi_batch_begin(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
+/* As many of the texts which[0..n) as fit, in order; at least one. Targets weigh 1. Then forward up
+ * to the head, from the hidden states at t->lowest on: all of them must be ready. Returns how
+ * many. */
+size_t rvi_batch_run(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
                      rvi_trainer *trainer);
 
 #endif

@@ -76,13 +76,21 @@ static bool is_trained(const void *ctx, int target)
     return sscanf(f->m->targets[target].gguf_name, "blk.%d.", &il) == 1 && il >= f->lowest;
 }
 
-static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_study_options *o,
+static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_learner_options *o,
                             rv_error *err)
 {
     from_layer f = {m, rvi_baseline_lowest(m)};
     rv_status st = rvi_params_new(out, m->be, m->targets, m->n_targets, is_trained, &f, o->rank,
                                   o->alpha, err);
     if (!st) rvi_params_init_random(*out, o->seed);
+    return st;
+}
+
+/* What was not trained to its end is nothing. */
+static rv_status end_params(rvi_params **out, rv_status st)
+{
+    if (st) rvi_params_free(*out);
+    if (st) *out = NULL;
     return st;
 }
 
@@ -95,7 +103,7 @@ static rv_status add_lesson(rvi_baseline *g, const rvi_questions *q, const char 
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < q->n; i++) {
         size_t before = g->samples.n;
-        st = rvi_samples_teach(&g->samples, q->data[i], answer, err);
+        st = rvi_samples_teach(&g->samples, q->data[i], answer, SIZE_MAX, false, err);
         rvi_index *list = held && i % HELD_ONE_IN == HELD_ONE_IN - 1 ? held : teach;
         if (!st && g->samples.n > before && !rvi_index_push(list, before))
             st = rvi_nomem(err, "samples");
@@ -137,56 +145,28 @@ static rv_status add_texts(rvi_baseline *g, rvi_text_writer *w, unsigned sources
     return st;
 }
 
-static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options *o,
-                                 const rvi_lesson_text *group, size_t n, uint64_t seed,
-                                 rvi_study_teller *tl)
-{
-    bool fenced = recipes[o->recipe].negatives > 0; /* else nobody asks what the fence has */
-    tl->stage = "wordings";
-    return (rvi_text_writer){.v = g->v,
-                             .replay = g->replay,
-                             .judge = o->judge,
-                             .first = 1,
-                             .group = group,
-                             .n = n,
-                             .no_same = o->no_same_fence || !fenced,
-                             .rng = {seed},
-                             .progress = rvi_study_tell,
-                             .ctx = tl};
-}
-
 /* The base's own greedy answers to the fence's questions. */
 static rv_status add_negatives(rvi_baseline *g, const rvi_questions *fence, rvi_index *out,
                                rvi_study_teller *t, rv_error *err)
 {
     size_t n = fence->n;
     rvi_request *requests = rvi_zalloc_array(n + 1, sizeof *requests);
-    rvi_ids *prompts = rvi_zalloc_array(n + 1, sizeof *prompts);
-    rv_status st = requests && prompts ? RV_OK : rvi_nomem(err, "negatives");
+    rv_status st = requests ? RV_OK : rvi_nomem(err, "negatives");
     t->stage = "negatives";
-    for (size_t i = 0; !st && i < n; i++) {
-        st = rvi_base_model_prompt(g->v, fence->data[i], strlen(fence->data[i]), &prompts[i], err);
-        requests[i] = (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len};
-    }
+    for (size_t i = 0; !st && i < n; i++)
+        st = rvi_base_model_prompt(g->v, fence->data[i], strlen(fence->data[i]),
+                                   &requests[i].prompt, err);
     if (!st)
         st = rvi_base_model_answer(g->v, requests, n, NULL, FENCE_TOKENS, rvi_study_tell, t, err);
     for (size_t i = 0; !st && i < n; i++) {
-        size_t before = g->samples.n, first = prompts[i].len - 1;
-        for (size_t k = 0; !st && k < requests[i].answer.len; k++)
-            if (!rvi_ids_push(&prompts[i], requests[i].answer.data[k]))
-                st = rvi_nomem(err, "negatives");
-        if (!st)
-            st = rvi_samples_add(&g->samples, prompts[i].data, prompts[i].len, first, true, false,
-                                 err);
+        rvi_ids *text = &requests[i].prompt, *answer = &requests[i].answer;
+        size_t before = g->samples.n, first = text->len - 1;
+        if (!rvi_ids_append(text, answer->data, answer->len)) st = rvi_nomem(err, "negatives");
+        if (!st) st = rvi_samples_add(&g->samples, text->data, text->len, first, true, false, err);
         if (!st && g->samples.n > before && !rvi_index_push(out, before))
             st = rvi_nomem(err, "negatives");
     }
-    for (size_t i = 0; requests && prompts && i < n; i++) {
-        rvi_ids_deinit(&prompts[i]);
-        rvi_ids_deinit(&requests[i].answer);
-    }
-    rvi_free(requests);
-    rvi_free(prompts);
+    rvi_requests_free(requests, n);
     return st;
 }
 
@@ -210,87 +190,74 @@ static rv_status mix(rvi_index *pool, const rvi_baseline *g, const rvi_index *ne
 
 /* ---- runs ---- */
 
-static rvi_run run_of(const rvi_study_options *o, const rvi_index *held, const rvi_study_teller *tl)
+/* What an adapter is trained on, and how. */
+typedef struct course {
+    const rvi_study *by;
+    rvi_baseline *g;
+    rvi_train_options to;
+    rvi_study_teller teller;
+    rvi_index fresh; /* texts of the group */
+    rvi_index teach, held;
+    rvi_shared *shared; /* that is trained further; NULL: an adapter of its own */
+} course;
+
+static course new_course(rvi_baseline *g, const rvi_study *by, rvi_train_options to)
 {
-    return (rvi_run){.progress = tl->fn,
-                     .ctx = tl->ctx,
-                     .held = held,
-                     .dir = o->dir,
-                     .name = "run",
-                     .model = o->model};
+    return (course){.by = by, .g = g, .to = to, .teller = {by->progress, by->ctx, NULL}};
 }
 
-static rvi_train_options options_of(const rvi_study_options *o, size_t n)
+/* Trains theta on the samples that were added, and measures how far that moves the model. */
+static rv_status train(course *c, rvi_params *theta, const rvi_index *keep,
+                       rvi_study_result *result, rv_error *err)
 {
+    rvi_baseline *g = c->g;
+    rvi_training t = {0};
+    c->teller.stage = "hidden states";
+    rv_status st = rvi_baseline_prepare(g, rvi_study_tell, &c->teller, err);
+    if (!st)
+        st = rvi_training_init(&t, &g->samples, theta, &c->to, c->teach.data, c->teach.n,
+                               keep->data, keep->n, err);
+    if (!st && c->shared) {
+        t.fisher = c->shared->fisher;
+        t.star = c->shared->star;
+    }
+    if (!st) st = rvi_run_training(&t, c->by, &c->held, result, err);
+    if (!st && c->shared && c->by->o->ewc_lambda > 0)
+        st = rvi_training_fisher(&t, c->fresh.data, c->fresh.n, FISHER_SAMPLES, FISHER_DECAY,
+                                 c->shared->fisher, err);
+    rvi_training_deinit(&t);
+    return st ? st : rvi_baseline_probe(g, theta, &result->probe_kl, err);
+}
+
+static void end_course(course *c)
+{
+    rvi_baseline_clear(c->g);
+    rvi_index_deinit(&c->fresh);
+    rvi_index_deinit(&c->teach);
+    rvi_index_deinit(&c->held);
+}
+
+static rvi_train_options options_of(const rvi_study *by, size_t n)
+{
+    const rvi_learner_options *o = by->o;
     const recipe *r = &recipes[o->recipe];
     int texts = (int)RVI_MIN(n * (size_t)r->n_teach / USUAL_GROUP, (size_t)MOST_TEXTS);
     int steps = n <= USUAL_GROUP ? RVI_MAX((int)n * r->n_steps / USUAL_GROUP, LEAST_STEPS)
                                  : r->n_steps + ((int)n - USUAL_GROUP) * 200 / 80;
     rvi_train_options t = {.objective = RVI_TEACH,
                            .n_steps = o->n_steps ? o->n_steps
-                                      : o->deep  ? 2 * steps
+                                      : by->deep ? 2 * steps
                                                  : steps,
                            .n_teach = RVI_MAX(texts, r->n_teach),
-                           .beta = o->beta >= 0 ? o->beta : r->beta,
-                           .rate = o->rate,
+                           .beta = o->kl_weight >= 0 ? o->kl_weight : r->beta,
+                           .rate = o->learning_rate,
                            .warm_up = 0.03f,
-                           .enough = o->deep || o->n_steps ? 0 : r->enough,
-                           .random = o->random,
+                           .enough = by->deep || o->n_steps ? 0 : r->enough,
+                           .random = o->random_gradient != 0,
                            .seed = o->seed,
                            .max_rows = RVI_PORTION_ROWS};
     t.n_keep = t.beta > 0 ? RVI_MAX(r->n_keep, (int)(r->kept_each * (float)t.n_teach)) : 0;
     return t;
-}
-
-rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
-                          const rvi_study_options *o, rvi_study_result *result,
-                          rvi_study_progress_fn progress, void *ctx, rv_error *err)
-{
-    rvi_index teach = {0}, held = {0}, negatives = {0}, keep = {0};
-    rvi_training t = {0};
-    rvi_questions fence = {0};
-    rvi_study_teller tl = {progress, ctx, NULL};
-    rvi_text_writer w = writer_of(g, o, group, n, o->seed + 100, &tl);
-    const recipe *r = &recipes[o->recipe];
-    rvi_train_options to = options_of(o, n);
-    *out = NULL;
-    rv_status st = add_texts(g, &w, o->sources, &teach, o->deep ? &held : NULL, &fence, err);
-    if (!st && r->negatives > 0) st = add_negatives(g, &fence, &negatives, &tl, err);
-    if (!st) st = mix(&keep, g, &negatives, r, err);
-    tl.stage = "hidden states";
-    if (!st) st = rvi_baseline_prepare(g, rvi_study_tell, &tl, err);
-    if (!st) st = new_params(out, g->v->m, o, err);
-    if (!st)
-        st = rvi_training_init(&t, &g->samples, *out, &to, teach.data, teach.n, keep.data, keep.n,
-                               err);
-    rvi_run run = run_of(o, &held, &tl);
-    if (!st) st = rvi_run_training(&t, &run, result, err);
-    rvi_training_deinit(&t);
-    if (!st) st = rvi_baseline_probe(g, *out, &result->probe_kl, err);
-    rvi_baseline_clear(g);
-    rvi_questions_deinit(&fence);
-    rvi_index *lists[] = {&teach, &held, &negatives, &keep};
-    for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
-    if (st) {
-        rvi_params_free(*out);
-        *out = NULL;
-    }
-    return st;
-}
-
-/* ---- a shared adapter ---- */
-
-rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_options *o,
-                           rv_error *err)
-{
-    if (s->theta) return RV_OK;
-    rv_status st = new_params(&s->theta, m, o, err);
-    if (st) return st;
-    s->fisher = rvi_zalloc_array(s->theta->n, sizeof *s->fisher);
-    s->star = rvi_zalloc_array(s->theta->n, sizeof *s->star);
-    if (s->fisher && s->star) return RV_OK;
-    rvi_shared_deinit(s);
-    return rvi_nomem(err, "Fisher information");
 }
 
 /* New samples, and of old ones as many as make up the share. */
@@ -312,65 +279,91 @@ static rv_status rehearse(rvi_index *pool, const rvi_index *fresh, const rvi_ind
     return ok ? RV_OK : rvi_nomem(err, "pool");
 }
 
-rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
-                           const rvi_lesson_text *old, size_t n_old, const rvi_study_options *o,
-                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
+/* The group into theta; old: lessons to rehearse. */
+static rv_status study_lessons(course *c, rvi_params *theta, const rvi_lesson_text *group, size_t n,
+                               const rvi_lesson_text *old, size_t n_old, uint64_t seed,
+                               rvi_study_result *result, rv_error *err)
+{
+    const rvi_learner_options *o = c->by->o;
+    const recipe *r = &recipes[o->recipe];
+    unsigned sources = (unsigned)o->sources;
+    rvi_index past = {0}, negatives = {0}, keep = {0}, *held = c->by->deep ? &c->held : NULL;
+    rvi_questions fence = {0};
+    c->teller.stage = "wordings";
+    rvi_text_writer w = {.v = c->g->v,
+                         .replay = c->g->replay,
+                         .judge = c->by->judge,
+                         .first = 1,
+                         .group = group,
+                         .n = n,
+                         /* without negatives nobody asks what the fence has */
+                         .no_same = o->no_same_fence || !(r->negatives > 0),
+                         .rng = {seed},
+                         .progress = rvi_study_tell,
+                         .ctx = &c->teller};
+    rv_status st = add_texts(c->g, &w, sources, &c->fresh, held, &fence, err);
+    w.group = old; /* what the model wrote of old ones is not written once more */
+    w.first += n;
+    w.n = n_old;
+    if (!st) st = add_texts(c->g, &w, sources & ~(unsigned)RVI_TEXTS_OWN, &past, NULL, NULL, err);
+    if (!st && c->to.n_keep && r->negatives > 0)
+        st = add_negatives(c->g, &fence, &negatives, &c->teller, err);
+    if (!st) st = mix(&keep, c->g, &negatives, r, err);
+    if (!st) st = rehearse(&c->teach, &c->fresh, &past, o->rehearsal, &w.rng, err);
+    if (!st) st = train(c, theta, &keep, result, err);
+    end_course(c);
+    rvi_questions_deinit(&fence);
+    rvi_index *lists[] = {&past, &negatives, &keep};
+    for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
+    return st;
+}
+
+rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
+                          const rvi_study *by, rvi_study_result *result, rv_error *err)
+{
+    course c = new_course(g, by, options_of(by, n));
+    rv_status st = new_params(out, g->v->m, by->o, err);
+    if (!st) st = study_lessons(&c, *out, group, n, NULL, 0, by->o->seed + 100, result, err);
+    return end_params(out, st);
+}
+
+/* ---- a shared adapter ---- */
+
+rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_learner_options *o,
                            rv_error *err)
 {
-    rvi_index fresh = {0}, held = {0}, past = {0}, pool = {0}, negatives = {0}, keep = {0};
-    rvi_training t = {0};
-    rvi_questions fence = {0};
-    rvi_study_teller tl = {progress, ctx, NULL};
-    float *before = NULL;
-    rvi_train_options to = options_of(o, n);
-    uint64_t seed = o->seed + 100 + (uint64_t)s->n_groups;
-    to.seed = o->seed + (uint64_t)s->n_groups;
-    if (!o->n_steps) to.n_steps = o->deep ? 2 * SHARED_STEPS : SHARED_STEPS;
-    to.n_teach = SHARED_TEXTS;
-    to.n_keep = to.beta > 0 ? SHARED_TEXTS : 0;
-    to.ewc = s->n_groups ? o->ewc : 0;
-    to.enough = 0; /* what is rehearsed is known already */
+    if (s->theta) return RV_OK;
+    rv_status st = new_params(&s->theta, m, o, err);
+    if (st) return st;
+    s->fisher = rvi_zalloc_array(s->theta->n, sizeof *s->fisher);
+    s->star = rvi_zalloc_array(s->theta->n, sizeof *s->star);
+    if (s->fisher && s->star) return RV_OK;
+    rvi_shared_deinit(s);
+    return rvi_nomem(err, "Fisher information");
+}
+
+rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
+                           const rvi_lesson_text *old, size_t n_old, const rvi_study *by,
+                           rvi_study_result *result, rv_error *err)
+{
+    const rvi_learner_options *o = by->o;
+    course c = new_course(g, by, options_of(by, n));
+    uint64_t so_far = (uint64_t)s->n_groups;
+    c.shared = s;
+    c.to.seed = o->seed + so_far;
+    if (!o->n_steps) c.to.n_steps = by->deep ? 2 * SHARED_STEPS : SHARED_STEPS;
+    c.to.n_teach = SHARED_TEXTS;
+    c.to.n_keep = c.to.beta > 0 ? SHARED_TEXTS : 0;
+    c.to.ewc = s->n_groups ? o->ewc_lambda : 0;
+    c.to.enough = 0; /* what is rehearsed is known already */
     rv_status st = rvi_shared_begin(s, g->v->m, o, err);
-    if (!st && !(before = rvi_alloc_array(s->theta->n, sizeof *before))) st = rvi_nomem(err, "run");
-    if (!st) memcpy(before, s->theta->theta, s->theta->n * sizeof *before);
-    rvi_text_writer w = writer_of(g, o, group, n, seed, &tl);
-    if (!st) st = add_texts(g, &w, o->sources, &fresh, o->deep ? &held : NULL, &fence, err);
-    rvi_text_writer again = w; /* what the model wrote of old ones is not written once more */
-    again.group = old;
-    again.first += n;
-    again.n = o->rehearsal > 0 ? n_old : 0;
     if (!st)
-        st = add_texts(g, &again, o->sources & ~(unsigned)RVI_TEXTS_OWN, &past, NULL, NULL, err);
-    if (!st && to.n_keep && recipes[o->recipe].negatives > 0)
-        st = add_negatives(g, &fence, &negatives, &tl, err);
-    if (!st) st = mix(&keep, g, &negatives, &recipes[o->recipe], err);
-    if (!st) st = rehearse(&pool, &fresh, &past, o->rehearsal, &again.rng, err);
-    tl.stage = "hidden states";
-    if (!st) st = rvi_baseline_prepare(g, rvi_study_tell, &tl, err);
-    if (!st)
-        st = rvi_training_init(&t, &g->samples, s->theta, &to, pool.data, pool.n, keep.data, keep.n,
-                               err);
-    t.fisher = s->fisher;
-    t.star = s->star;
-    rvi_run run = run_of(o, &held, &tl);
-    if (!st) st = rvi_run_training(&t, &run, result, err);
-    if (!st && o->ewc > 0)
-        st = rvi_training_fisher(&t, fresh.data, fresh.n, FISHER_SAMPLES, FISHER_DECAY, s->fisher,
-                                 err);
-    rvi_training_deinit(&t);
-    if (!st) st = rvi_baseline_probe(g, s->theta, &result->probe_kl, err);
-    if (!st) {
-        memcpy(s->star, s->theta->theta, s->theta->n * sizeof *s->star);
-        s->n_groups++;
-    } else if (before) {
-        memcpy(s->theta->theta, before, s->theta->n * sizeof *before);
-    }
-    rvi_baseline_clear(g);
-    rvi_questions_deinit(&fence);
-    rvi_index *lists[] = {&fresh, &held, &past, &pool, &negatives, &keep};
-    for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
-    rvi_free(before);
-    return st;
+        st = study_lessons(&c, s->theta, group, n, old, o->rehearsal > 0 ? n_old : 0,
+                           o->seed + 100 + so_far, result, err);
+    if (st) return st;
+    memcpy(s->star, s->theta->theta, s->theta->n * sizeof *s->star);
+    s->n_groups++;
+    return RV_OK;
 }
 
 /* ---- preferences ---- */
@@ -382,22 +375,6 @@ enum {
     EPOCHS = 4
 };
 
-static rv_status add_answer(rvi_baseline *g, const char *question, const char *answer,
-                            rv_error *err)
-{
-    rvi_ids ids = {0};
-    rv_status st = rvi_base_model_prompt(g->v, question, strlen(question), &ids, err);
-    size_t prompt = ids.len;
-    if (!st) st = rvi_base_model_encode(g->v, answer, strlen(answer), &ids, err);
-    if (!st && ids.len - prompt >= PAIR_TOKENS)
-        ids.len = prompt + PAIR_TOKENS;
-    else if (!st && !rvi_ids_push(&ids, g->v->end))
-        st = rvi_nomem(err, "pairs");
-    if (!st) st = rvi_samples_add(&g->samples, ids.data, ids.len, prompt - 1, false, true, err);
-    rvi_ids_deinit(&ids);
-    return st;
-}
-
 /* Every so-and-so-many-th of them. */
 static bool is_held(size_t i, size_t n)
 {
@@ -407,56 +384,40 @@ static bool is_held(size_t i, size_t n)
 }
 
 rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
-                          size_t n, rv_preference_loss loss, const rvi_study_options *o,
-                          rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
-                          rv_error *err)
+                          size_t n, rv_preference_loss loss, const rvi_study *by,
+                          rvi_study_result *result, rv_error *err)
 {
-    rvi_index chosen = {0}, held = {0};
-    rvi_training t = {0};
-    rvi_study_teller tl = {progress, ctx, "hidden states"};
-    rvi_train_options to = {
+    const rvi_learner_options *o = by->o;
+    const rvi_train_options to = {
         .objective = loss == RV_LOSS_DPO ? RVI_DPO : RVI_KTO,
         .n_steps = o->n_steps ? o->n_steps : (int)(n * EPOCHS + 3) / PAIRS,
         .n_teach = PAIRS,
         .n_keep = PAIRS,
-        .beta = o->beta >= 0 ? o->beta : 2, /* 1 obeys no better and drifts twice as far */
-        .rate = o->rate / 4,                /* 5e-4 where lessons take 2e-3 */
+        .beta =
+            o->kl_weight >= 0 ? o->kl_weight : 2, /* 1 obeys no better and drifts twice as far */
+        .rate = o->learning_rate / 4,             /* 5e-4 where lessons take 2e-3 */
         .warm_up = 0.1f,
         .beta_pref = 0.1f,
         .chosen = 0.1f,
-        .random = o->random,
+        .random = o->random_gradient != 0,
         .seed = o->seed,
         .max_rows = PAIR_ROWS};
-    *out = NULL;
-    rv_status st = RV_OK;
+    course c = new_course(g, by, to);
+    rv_status st = new_params(out, g->v->m, o, err);
     g->samples.want_refs = true;
     for (size_t i = 0; !st && i < n; i++) {
+        const rvi_preference_pair *p = &pairs[i];
         size_t before = g->samples.n;
-        st = add_answer(g, pairs[i].question, pairs[i].chosen, err);
-        if (!st) st = add_answer(g, pairs[i].question, pairs[i].rejected, err);
-        if (!st && g->samples.n == before + 2) {
-            if (!rvi_index_push(is_held(i, n) ? &held : &chosen, before))
-                st = rvi_nomem(err, "pairs");
-        } else {
+        st = rvi_samples_teach(&g->samples, p->question, p->chosen, PAIR_TOKENS, true, err);
+        if (!st)
+            st = rvi_samples_teach(&g->samples, p->question, p->rejected, PAIR_TOKENS, true, err);
+        if (st || g->samples.n != before + 2)
             rvi_samples_cut(&g->samples, before);
-        }
+        else if (!rvi_index_push(is_held(i, n) ? &c.held : &c.teach, before))
+            st = rvi_nomem(err, "pairs");
     }
-    if (!st) st = rvi_baseline_prepare(g, rvi_study_tell, &tl, err);
-    if (!st) st = new_params(out, g->v->m, o, err);
-    if (!st)
-        st = rvi_training_init(&t, &g->samples, *out, &to, chosen.data, chosen.n, g->general.data,
-                               g->general.n, err);
-    rvi_run run = run_of(o, &held, &tl);
-    if (!st) st = rvi_run_training(&t, &run, result, err);
-    rvi_training_deinit(&t);
-    if (!st) st = rvi_baseline_probe(g, *out, &result->probe_kl, err);
+    if (!st) st = train(&c, *out, &g->general, result, err);
     g->samples.want_refs = false;
-    rvi_baseline_clear(g);
-    rvi_index_deinit(&chosen);
-    rvi_index_deinit(&held);
-    if (st) {
-        rvi_params_free(*out);
-        *out = NULL;
-    }
-    return st;
+    end_course(&c);
+    return end_params(out, st);
 }

@@ -9,29 +9,8 @@
 #ifndef RVI_LEARN_CONSOLIDATE_STUDY_H
 #define RVI_LEARN_CONSOLIDATE_STUDY_H
 
-#include "learn/consolidate/options.h"
 #include "learn/consolidate/run.h"
 #include "learn/consolidate/texts.h"
-
-typedef struct rvi_study_options {
-    rvi_recipe recipe;
-    int rank;
-    float alpha, rate;
-    int n_steps;           /* 0: by the group's size */
-    unsigned sources;      /* of texts, RVI_TEXTS_* */
-    bool no_same_fence;    /* an ablation: nothing about a lesson's own subject is kept */
-    rvi_recogniser *judge; /* knows the group's lessons from 1 on, then the old ones; NULL: nothing
-                              that it would have to sort is written */
-    float beta;            /* of the KL term; negative: the recipe's */
-    float rehearsal;       /* share of old lessons in the batches of a shared adapter */
-    float ewc;             /* lambda, of a shared adapter */
-    bool random;
-    uint64_t seed;
-    bool deep; /* up to twice the steps; of a lesson one wording in six is set aside to see when to
-                 stop */
-    const char *dir;   /* a run that was stopped is taken up there; NULL: nowhere */
-    const char *model; /* its digest, where there is a dir */
-} rvi_study_options;
 
 /* Tells of a stage that has no loss: an rvi_progress_fn, ctx is a teller. */
 typedef struct rvi_study_teller {
@@ -50,19 +29,18 @@ typedef struct rvi_shared {
 
 void rvi_shared_deinit(rvi_shared *s);
 /* If it has not begun yet: as before the first group. */
-rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_options *o,
+rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_learner_options *o,
                            rv_error *err) RVI_MUST_CHECK;
 
 /* An adapter of its own for a group. */
 rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
-                          const rvi_study_options *o, rvi_study_result *result,
-                          rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
-/* The group into the shared adapter; old: what was learned into it before. On failure it is as it
- * was. */
+                          const rvi_study *by, rvi_study_result *result,
+                          rv_error *err) RVI_MUST_CHECK;
+/* The group into the shared adapter; old: what was learned into it before. A failure leaves it
+ * somewhere between: whoever wants it back has a copy. */
 rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
-                           const rvi_lesson_text *old, size_t n_old, const rvi_study_options *o,
-                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
-                           rv_error *err) RVI_MUST_CHECK;
+                           const rvi_lesson_text *old, size_t n_old, const rvi_study *by,
+                           rvi_study_result *result, rv_error *err) RVI_MUST_CHECK;
 
 typedef struct rvi_preference_pair {
     const char *question, *chosen, *rejected;
@@ -71,9 +49,8 @@ typedef struct rvi_preference_pair {
 /* Preferences, by DPO or KTO. Of 8 pairs or more one in ten, but at least two, are set aside to see
  * when it is enough. */
 rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
-                          size_t n, rv_preference_loss loss, const rvi_study_options *o,
-                          rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
-                          rv_error *err) RVI_MUST_CHECK;
+                          size_t n, rv_preference_loss loss, const rvi_study *by,
+                          rvi_study_result *result, rv_error *err) RVI_MUST_CHECK;
 
 /* Bytes without which nothing can be trained, or written to be trained with. */
 size_t rvi_study_least_bytes(const rvi_model *m);

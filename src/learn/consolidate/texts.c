@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "decode/sampler.h"
 #include "learn/consolidate/words.h"
+#include "learn/journal/list.h"
 #include "text/frames.h"
 
 enum {
@@ -45,15 +46,9 @@ static bool has(const rvi_questions *q, const char *text)
 rv_status rvi_questions_add(rvi_questions *q, const char *text, rv_error *err)
 {
     if (has(q, text)) return RV_OK;
-    if (q->n == q->cap) {
-        size_t cap = q->cap ? 2 * q->cap : 32;
-        const char **data = rvi_realloc_array(q->data, cap, sizeof *data);
-        if (!data) return rvi_nomem(err, "questions");
-        q->data = data;
-        q->cap = cap;
-    }
     const char *copy = rvi_arena_strndup(&q->texts, text, strlen(text));
-    if (!copy) return rvi_nomem(err, "questions");
+    if (!copy || !rvi_list_room((void **)&q->data, q->n, &q->cap, sizeof *q->data))
+        return rvi_nomem(err, "questions");
     q->data[q->n++] = copy;
     return RV_OK;
 }
@@ -230,7 +225,7 @@ static rv_status write_own(rvi_text_writer *w, rvi_texts *out, rv_error *err)
         st = put_request(w, w->group[i].question, &prompts[i], err);
         for (int k = 0; k < SAMPLES; k++) {
             lessons[n] = i;
-            requests[n++] = (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len};
+            requests[n++].prompt = prompts[i]; /* borrowed */
         }
     }
     rv_sampling s;
@@ -322,20 +317,22 @@ static rv_status write_parts(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 
 /* ---- all of them ---- */
 
-static const rvi_text_source sources[] = {
-    {"conversation", 0, write_conversation},
-    {"frames", RVI_TEXTS_FRAMES, write_frames},
-    {"own", RVI_TEXTS_OWN, write_own},
-    {"parts", RVI_TEXTS_PARTS, write_parts},
+static const struct {
+    unsigned which; /* 0: always taken */
+    /* Appends to the n texts of the group. */
+    rv_status (*write)(rvi_text_writer *w, rvi_texts *out, rv_error *err);
+} sources[] = {
+    {0, write_conversation},
+    {RVI_TEXTS_FRAMES, write_frames},
+    {RVI_TEXTS_OWN, write_own},
+    {RVI_TEXTS_PARTS, write_parts},
 };
 
 rv_status rvi_texts_write(rvi_text_writer *w, unsigned which, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < RVI_COUNT(sources); i++) {
-        const rvi_text_source *s = &sources[i];
-        if (!s->which || (s->which & which)) st = s->write(w, out, err);
-    }
+    for (size_t i = 0; !st && i < RVI_COUNT(sources); i++)
+        if (!sources[i].which || (sources[i].which & which)) st = sources[i].write(w, out, err);
     return st;
 }
 

@@ -54,13 +54,6 @@ typedef struct rvi_texts { /* of one lesson; {0} is empty */
     rvi_questions fence;
 } rvi_texts;
 
-typedef struct rvi_text_source {
-    const char *name;
-    unsigned which; /* RVI_TEXTS_*; 0: always taken */
-    /* Appends to the n texts of the group. */
-    rv_status (*write)(rvi_text_writer *w, rvi_texts *out, rv_error *err);
-} rvi_text_source;
-
 /* All of the sources among `which`, in the table's order. out: n of them, empty; to be freed by
  * rvi_texts_deinit also after a failure. */
 rv_status rvi_texts_write(rvi_text_writer *w, unsigned which, rvi_texts *out,

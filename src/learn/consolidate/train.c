@@ -115,11 +115,15 @@ static int losses_of(const rvi_training *t, size_t text)
 /* One portion of picked texts, forward up to the head. Returns how many it took. */
 static size_t run_forward(rvi_training *t, const size_t *which, size_t n)
 {
-    size_t took = rvi_batch_fill(&t->batch, t->texts, which, n, 1, 1);
-    rvi_batch_begin(&t->batch, t->texts, which, took, t->trainer);
-    rvi_trainer_forward(t->trainer, t->texts->lowest, t->texts->v->m->hp.n_layers);
+    size_t took = rvi_batch_run(&t->batch, t->texts, which, n, t->trainer);
     t->n_rows += (uint64_t)t->batch.n_rows;
     return took;
+}
+
+static void find_losses(rvi_training *t, bool with_gradients)
+{
+    const rvi_batch *b = &t->batch;
+    rvi_trainer_loss(t->trainer, b->loss_rows, b->targets, b->n_losses, with_gradients);
 }
 
 /* Losses of a portion by texts: taught ones' log p into log_p, kept ones' KL into *kl. */
@@ -160,19 +164,28 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* Needs log_p of all picked texts. With c = d L / d log p of a text, its tokens weigh -c. */
+/* How much likelier than by the base; needs log_p of the i-th picked text. */
+static double reward_of(const rvi_training *t, int i)
+{
+    return t->log_p[i] - t->texts->items[t->picked[i]].ref_log_p;
+}
+
+/* KTO's reference point: the mean of the rewards, at least 0. */
+static double usual_reward(const rvi_training *t, int pairs)
+{
+    double sum = 0;
+    for (int i = 0; i < 2 * pairs; i++) sum += reward_of(t, i) / (2 * pairs);
+    return RVI_MAX(sum, 0);
+}
+
+/* With c = d L / d log p of a text, its tokens weigh -c. */
 static void weigh_pairs(rvi_training *t)
 {
     const rvi_train_options *o = &t->o;
-    double z0 = 0, b = (double)o->beta_pref;
     int pairs = o->n_teach;
-    for (int i = 0; i < 2 * pairs; i++)
-        z0 += (t->log_p[i] - t->texts->items[t->picked[i]].ref_log_p) / (2 * pairs);
-    z0 = RVI_MAX(z0, 0);
+    double z0 = usual_reward(t, pairs), b = (double)o->beta_pref;
     for (int i = 0; i < pairs; i++) {
-        size_t w = t->picked[2 * i], l = t->picked[2 * i + 1];
-        double rw = t->log_p[2 * i] - t->texts->items[w].ref_log_p;
-        double rl = t->log_p[2 * i + 1] - t->texts->items[l].ref_log_p;
+        double rw = reward_of(t, 2 * i), rl = reward_of(t, 2 * i + 1);
         double up, down; /* -dL/dlog p of the chosen, dL/dlog p of the rejected */
         if (o->objective == RVI_DPO) {
             up = down = b * sigmoid(-b * (rw - rl));
@@ -181,7 +194,7 @@ static void weigh_pairs(rvi_training *t)
             up = b * s * (1 - s);
             down = b * r * (1 - r);
         }
-        up += (double)o->chosen / losses_of(t, w);
+        up += (double)o->chosen / losses_of(t, t->picked[2 * i]);
         t->weight[2 * i] = (float)(up / pairs);
         t->weight[2 * i + 1] = (float)(-down / pairs);
     }
@@ -265,8 +278,7 @@ bool rvi_training_step(rvi_training *t)
         for (size_t at = 0; at < pairs; at += took) {
             took = run_forward(t, t->picked + at, (whole = !at) ? n - at : pairs - at);
             if (took < n) whole = false;
-            rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses,
-                             false);
+            find_losses(t, false);
             add_up(t, t->picked + at, took, t->log_p + at, &kl);
         }
         weigh_pairs(t);
@@ -275,7 +287,7 @@ bool rvi_training_step(rvi_training *t)
     for (size_t at = 0, took; at < n; at += took) {
         took = whole ? n : run_forward(t, t->picked + at, n - at);
         set_weights(t, t->picked + at, took, t->weight + at);
-        rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses, true);
+        find_losses(t, true);
         add_up(t, t->picked + at, took, t->log_p + at, &kl);
         rvi_trainer_backward(t->trainer);
     }
@@ -297,14 +309,9 @@ bool rvi_training_step(rvi_training *t)
 /* Of t->picked[0 .. 2 * pairs), whose log p are known: the sum over pairs. */
 static double pair_losses(const rvi_training *t, int pairs)
 {
-    double sum = 0, z0 = 0, b = (double)t->o.beta_pref;
-    const rvi_sample *items = t->texts->items;
-    for (int i = 0; i < 2 * pairs; i++)
-        z0 += (t->log_p[i] - items[t->picked[i]].ref_log_p) / (2 * pairs);
-    z0 = RVI_MAX(z0, 0);
+    double sum = 0, z0 = usual_reward(t, pairs), b = (double)t->o.beta_pref;
     for (int i = 0; i < pairs; i++) {
-        double rw = t->log_p[2 * i] - items[t->picked[2 * i]].ref_log_p;
-        double rl = t->log_p[2 * i + 1] - items[t->picked[2 * i + 1]].ref_log_p;
+        double rw = reward_of(t, 2 * i), rl = reward_of(t, 2 * i + 1);
         sum += t->o.objective == RVI_DPO
                    ? -log(sigmoid(b * (rw - rl)))
                    : 1 - (sigmoid(b * (rw - z0)) + sigmoid(b * (z0 - rl))) / 2;
@@ -323,8 +330,7 @@ static double measure_pairs(rvi_training *t, const size_t *chosen, size_t n)
         }
         for (size_t k = 0, took; k < 2 * pairs; k += took) {
             took = run_forward(t, t->picked + k, 2 * pairs - k);
-            rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses,
-                             false);
+            find_losses(t, false);
             add_up(t, t->picked + k, took, t->log_p + k, &kl);
         }
         sum += pair_losses(t, (int)pairs);
@@ -339,8 +345,7 @@ double rvi_training_measure(rvi_training *t, const size_t *which, size_t n)
     int tokens = 0;
     for (size_t at = 0, took; at < n; at += took) {
         took = run_forward(t, which + at, n - at);
-        rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses,
-                         false);
+        find_losses(t, false);
         for (int i = 0; i < t->batch.n_losses; i++) sum += (double)t->batch.targets[i].loss;
         tokens += t->batch.n_losses;
     }
@@ -364,7 +369,7 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
         clear_gradients(t);
         (void)run_forward(t, &text, 1);
         for (int i = 0; i < t->batch.n_losses; i++) t->batch.targets[i].temperature = 2;
-        rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses, true);
+        find_losses(t, true);
         rvi_trainer_backward(t->trainer);
         for (size_t i = 0; i < n; i++) sum[i] += t->grads->theta[i] * t->grads->theta[i];
     }

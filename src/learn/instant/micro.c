@@ -512,12 +512,8 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
             return rvi_error(err, RV_E_LEARNING, "micro adapter: credits that cannot be");
     }
     for (const char *p = at; p < (const char *)bytes + len; p += each)
-        for (size_t i = 0; i < m->n_floats; i++) {
-            float v;
-            memcpy(&v, p + sizeof(uint64_t) + i * sizeof v, sizeof v);
-            if (!isfinite(v))
-                return rvi_error(err, RV_E_LEARNING, "micro adapter: a value is not a number");
-        }
+        if (!rvi_floats_sound(p + sizeof(uint64_t), m->n_floats, -INFINITY))
+            return rvi_error(err, RV_E_LEARNING, "micro adapter: a value is not a number");
     m->o.seed = h.seed;
     m->n_dropped = h.n_dropped;
     m->n_rollbacks = h.n_rollbacks;

@@ -492,18 +492,6 @@ rv_status rvi_feedback_verify(rvi_store *s, rvi_feedback_report *report, rv_erro
     return RV_OK;
 }
 
-typedef struct chain {
-    head now;
-    const char *why; /* it breaks; NULL: it is whole */
-} chain;
-
-static int follow_one(void *ctx, uint64_t seq, rvi_bytes record)
-{
-    chain *c = ctx;
-    c->why = follow_chain(&c->now, seq, record);
-    return c->why != NULL;
-}
-
 static int note_any(void *ctx, uint64_t seq, rvi_bytes record)
 {
     (void)seq;
@@ -517,7 +505,8 @@ rv_status rvi_feedback_repair(rvi_store *s, rv_error *err)
     head h;
     rv_error why = {0};
     bool behind = false;
-    chain c = {0};
+    rvi_feedback_report report = {0};
+    walk w = {.report = &report, .err = err}; /* without a head to compare with */
     rv_status st = read_head(s, &h, &why);
     if (st == RV_E_NOMEM) return rvi_nomem(err, "head of the log");
     if (!st)
@@ -528,7 +517,8 @@ rv_status rvi_feedback_repair(rvi_store *s, rv_error *err)
     /* others may append meanwhile */
     st = rvi_store_begin(s, true, err);
     if (st) return st;
-    st = rvi_store_read(s, STREAM, 1, follow_one, &c, err);
-    if (!st && !c.why) st = write_head(s, &c.now, err);
+    st = rvi_store_read(s, STREAM, 1, walk_one, &w, err);
+    if (!st) st = w.st;
+    if (!st && !report.broken) st = write_head(s, &w.now, err);
     return rvi_store_end(s, st, err);
 }

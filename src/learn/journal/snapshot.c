@@ -123,11 +123,9 @@ static rv_status write_file(const char *path, const uint8_t header[HEADER], cons
     errno = 0;
     FILE *f = fopen(path, "wb");
     if (!f) return rvi_error(err, RV_E_IO, "%s: cannot write: %s", path, strerror(errno));
-    rv_status st = RV_OK;
-    if (fwrite(header, 1, HEADER, f) != HEADER || (len && fwrite(data, 1, len, f) != len))
-        st = rvi_error(err, RV_E_IO, "%s: cannot write: %s", path, strerror(errno));
-    else
-        st = rvi_os_sync(f, path, err);
+    rv_status st = rvi_os_write(f, header, HEADER, path, err);
+    if (!st) st = rvi_os_write(f, data, len, path, err);
+    if (!st) st = rvi_os_sync(f, path, err);
     if (fclose(f) && !st)
         st = rvi_error(err, RV_E_IO, "%s: cannot write: %s", path, strerror(errno));
     return st;

@@ -107,12 +107,6 @@ static void insert(list *l, size_t at, item *it)
     l->n++;
 }
 
-static void take_out(list *l, size_t at)
-{
-    l->n--;
-    memmove(l->items + at, l->items + at + 1, (l->n - at) * sizeof *l->items);
-}
-
 static void changed(memory *m, list *l, item *before, item *after)
 {
     if (m->in_transaction)
@@ -176,7 +170,7 @@ static rv_status memory_remove(void *ctx, const char *table, rvi_bytes key, rv_e
     if (!it) return RV_OK;
     rv_status st = reserve(m, l, err);
     if (st) return st;
-    take_out(l, at);
+    rvi_list_cut(l->items, &l->n, at, sizeof *l->items);
     changed(m, l, it, NULL);
     return RV_OK;
 }
@@ -236,7 +230,7 @@ static void memory_rollback(void *ctx)
         if (!c.after)
             insert(c.in, at, c.before); /* there was room for it before */
         else if (!c.before)
-            take_out(c.in, at);
+            rvi_list_cut(c.in->items, &c.in->n, at, sizeof *c.in->items);
         else
             c.in->items[at] = c.before;
         rvi_free(c.after);

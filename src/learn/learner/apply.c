@@ -1,6 +1,5 @@
 /* The log, and the owners of what follows from it: an event is logged first, then each owner
  * applies it; opening applies the whole log again, event by event, as it was when it came. */
-#include "base/mem.h"
 #include "base/os.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"

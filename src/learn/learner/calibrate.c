@@ -64,12 +64,6 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
 
 /* ---- making ---- */
 
-/* Before anything is trained. */
-static bool due(rvi_learner *l, double idle, double *wait)
-{
-    return !l->calibrated && (rvi_learner_group_due(l) || rvi_learner_pairs_due(l, idle, wait));
-}
-
 static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     (void)j;
@@ -99,7 +93,7 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return st;
 }
 
-const rvi_job_kind rvi_job_calibrates = {"calibrating", due, take, make, NULL, publish};
+const rvi_job_kind rvi_job_calibrates = {"calibrating", take, make, NULL, publish};
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err)

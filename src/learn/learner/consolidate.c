@@ -9,25 +9,6 @@
 #include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 
-rvi_study_options rvi_learner_study_options(const rvi_learner *l)
-{
-    return (rvi_study_options){.recipe = (rvi_recipe)l->o.recipe,
-                               .sources = (unsigned)l->o.sources,
-                               .no_same_fence = l->o.no_same_fence != 0,
-                               .rank = l->o.rank,
-                               .alpha = l->o.alpha,
-                               .rate = l->o.learning_rate,
-                               .n_steps = l->o.n_steps,
-                               .beta = l->o.kl_weight,
-                               .rehearsal = l->o.rehearsal,
-                               .ewc = l->o.ewc_lambda,
-                               .random = l->o.random_gradient != 0,
-                               .seed = l->o.seed,
-                               .deep = l->deep != NULL,
-                               .dir = l->dir,
-                               .model = l->digest};
-}
-
 /* Jobs of a kind, each about n_least or more; all: until there are none. */
 static rv_status study(rvi_learner *l, const rvi_job_kind *kind, rv_preference_loss loss,
                        int n_least, bool all, rvi_study_progress_fn progress, void *ctx,

@@ -37,17 +37,12 @@ size_t rvi_learner_pairs_waiting(const rvi_learner *l)
     return gather(l, NULL, UINT64_MAX, &first, &last);
 }
 
-static bool due(rvi_learner *l, double idle, double *wait)
-{
-    return l->calibrated && rvi_learner_pairs_due(l, idle, wait);
-}
-
 static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
     rvi_generation *made = &j->made;
-    *made = (rvi_generation){.number = rvi_learner_next_number(l),
+    *made = (rvi_generation){.number = l->generations.last_number + 1,
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe};
     rvi_generations_name_lost(&l->generations, made);
@@ -61,13 +56,12 @@ static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_generation *made = &j->made;
-    rvi_study_options o = rvi_learner_study_options(l);
+    const rvi_study by = {&l->o, NULL, true, l->digest, progress, ctx};
     rvi_params *theta = NULL;
-    o.deep = true;
     rv_status st = rvi_learner_need_baseline(l, v, progress, ctx, err);
     if (st) return st;
-    st = rvi_study_pairs(&theta, &l->baseline, j->pairs, (size_t)j->n, j->loss, &o, &made->figures,
-                         progress, ctx, err);
+    st = rvi_study_pairs(&theta, &l->baseline, j->pairs, (size_t)j->n, j->loss, &by, &made->figures,
+                         err);
     rvi_baseline_use(&l->baseline, &l->base);
     if (!st) st = rvi_adapter_copy(&made->adapter, theta->adapter, err);
     if (!st) st = rvi_adapter_digest(made->adapter, made->digest, err);
@@ -97,7 +91,7 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return RV_OK;
 }
 
-const rvi_job_kind rvi_job_trains_deep = {"training deep", due, take, train, is_current, publish};
+const rvi_job_kind rvi_job_trains_deep = {"training deep", take, train, is_current, publish};
 
 /* ---- what was measured ---- */
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/os.h"
 #include "base/utf8.h"
 #include "learn/learner/learner_internal.h"
@@ -84,7 +83,7 @@ static rv_status teach(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
     note_answer(out, always ? "before every chat: " : "", x.answer);
     rvi_lessons_add(&l->lessons, &x, f->seq);
     out->question = always ? NULL : x.question;
-    rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
+    rvi_history_note(&l->history, f);
     double added = rvi_os_seconds();
     st = rvi_learner_recognise_last(l, err);
     out->forward_us = (rvi_os_seconds() - added) * 1e6;
@@ -132,7 +131,7 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
         return st;
     }
     l->preferences.list[l->preferences.n - 1].event = f.seq;
-    rvi_history_note(&l->history, RVI_DID_PREFER, f.seq);
+    rvi_history_note(&l->history, &f);
     out->applied = 1;
     out->event = f.seq;
     snprintf(out->notes, sizeof out->notes, "kept for the next deep run");
@@ -141,28 +140,37 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
 
 /* ---- taking back ---- */
 
+static const char score_is_back[] = "the last score is taken back";
+
 /* What cannot be taken back is not logged as taken back. */
-static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rvi_adaptation *out,
-                                rv_error *err)
+static rv_status undo_score(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
 {
     rv_status st = rvi_instant_catch_up(l, err);
     bool later = false; /* a step goes on from those before it */
-    for (size_t i = l->history.n; i-- > 0 && l->history.list[i].event > d->event;)
-        later = later || (d->kind == RVI_DID_SCORE && l->history.list[i].kind == RVI_DID_SCORE);
-    if (!st && (later || !rvi_instant_can_undo(l, d))) {
+    for (size_t i = l->history.n; i-- > 0 && l->history.list[i].event > event;)
+        later = later || l->history.list[i].kind == RVI_FEEDBACK_SCORE;
+    if (!st && (later || !rvi_instant_has_before(l, event))) {
         snprintf(out->notes, sizeof out->notes, "%s",
                  later ? "another score came after it, which has to be taken back first"
                        : "the step of that judgement can no longer be taken back");
         return RV_OK;
     }
-    const rvi_refusal *thumb = rvi_refusals_find(&l->refusals, d->event);
-    if (!st && thumb)
-        note_answer(out, "the thumb down is taken back, for an answer to: ", thumb->request);
-    else if (!st)
-        snprintf(out->notes, sizeof out->notes, "the last score is taken back");
-    if (!st) st = rvi_instant_undo(l, d, &out->event, err);
+    if (!st) st = rvi_instant_undo(l, event, &out->event, err);
     if (st) return st;
-    rvi_history_take_out(&l->history, d->event);
+    snprintf(out->notes, sizeof out->notes, "%s", score_is_back);
+    rvi_history_take_out(&l->history, event);
+    out->applied = 1;
+    return RV_OK;
+}
+
+static rv_status undo_thumb(rvi_learner *l, uint64_t event, rvi_adaptation *out)
+{
+    const rvi_refusal *thumb = rvi_refusals_find(&l->refusals, event);
+    if (thumb)
+        note_answer(out, "the thumb down is taken back, for an answer to: ", thumb->request);
+    else
+        snprintf(out->notes, sizeof out->notes, "%s", score_is_back);
+    rvi_refusals_remove(&l->refusals, event);
     out->applied = 1;
     return RV_OK;
 }
@@ -237,15 +245,16 @@ static rv_status undo_last(rvi_learner *l, bool own, rvi_adaptation *out, rv_err
         return RV_OK;
     }
     rvi_done d = l->history.list[n - 1];
-    if (d.kind == RVI_DID_SCORE || d.kind == RVI_DID_THUMB) return undo_judgement(l, &d, out, err);
+    if (d.kind == RVI_FEEDBACK_SCORE) return undo_score(l, d.event, out, err);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
     f.target = d.event;
     st = rvi_learner_log(l, &f, err);
     if (st) return st;
     rvi_history_take_out(&l->history, d.event);
     out->event = f.seq;
-    return d.kind == RVI_DID_ROLL_BACK ? undo_rollback(l, d.event, out, err)
-                                       : undo_lesson(l, d.event, out, err);
+    if (d.kind == RVI_FEEDBACK_THUMB) return undo_thumb(l, d.event, out);
+    return d.kind == RVI_FEEDBACK_ROLLBACK ? undo_rollback(l, d.event, out, err)
+                                           : undo_lesson(l, d.event, out, err);
 }
 
 rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)

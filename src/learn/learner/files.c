@@ -378,7 +378,7 @@ void rvi_learner_unload_idle(rvi_learner *l)
     rvi_adapter_sets_sweep(&l->sets);
 }
 
-static rv_status read_active(rvi_learner *l, bool idle_too, rv_error *err)
+rv_status rvi_learner_read_active(rvi_learner *l, bool idle_too, rv_error *err)
 {
     for (size_t i = 0; i < l->generations.n && l->dir; i++) {
         rvi_generation *g = &l->generations.list[i];
@@ -480,14 +480,9 @@ static rv_status erase_forgotten(rvi_learner *l, rv_error *err)
     return RV_OK;
 }
 
-rv_status rvi_learner_read_all(rvi_learner *l, rv_error *err)
-{
-    return read_active(l, true, err);
-}
-
 rv_status rvi_learner_settle(rvi_learner *l, rv_error *err)
 {
-    rv_status st = read_active(l, false, err);
+    rv_status st = rvi_learner_read_active(l, false, err);
     if (!st) st = erase_forgotten(l, err);
     if (!st) rvi_learner_unload_idle(l);
     return st ? st : rvi_shared_restore(l, err);

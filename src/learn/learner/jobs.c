@@ -7,17 +7,16 @@
 void rvi_job_published(rvi_job *j)
 {
     j->published = true;
+    j->moved = false;
     j->generation = j->made.number;
     j->made = (rvi_generation){0};
 }
 
 void rvi_job_drop(rvi_job *j, rvi_learner *l)
 {
-    if (j->was_shared) {
-        rvi_shared_deinit(&l->shared);
-        l->shared = j->before;
-    } else {
-        rvi_shared_deinit(&j->before);
+    if (j->moved) { /* without memory for it, the next settling does it */
+        rv_status st = rvi_shared_restore(l, NULL);
+        (void)st;
     }
     if (j->file.len) rvi_os_remove_tree(j->file.data); /* moved into place by now, or of no use */
     rvi_buf_deinit(&j->file);
@@ -32,7 +31,7 @@ void rvi_job_drop(rvi_job *j, rvi_learner *l)
 }
 
 /* Enough pairs, and nobody has asked anything for a while. */
-bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait)
+static bool pairs_are_due(const rvi_learner *l, double idle, double *wait)
 {
     size_t least = (size_t)RVI_MAX(l->o.deep_min_pairs, RVI_DEEP_LEAST);
     if (l->o.deep_min_pairs < 1 || rvi_learner_pairs_waiting(l) < least) return false;
@@ -41,14 +40,13 @@ bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait)
     return rest <= 0;
 }
 
-/* The most urgent first. */
-const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
+/* Lessons are more urgent than pairs, and without calibration nothing is trained. */
+const rvi_job_kind *rvi_job_due(const rvi_learner *l, double idle, double *wait)
 {
-    static const rvi_job_kind *const kinds[] = {&rvi_job_calibrates, &rvi_job_trains,
-                                                &rvi_job_trains_deep};
-    for (size_t i = 0; i < RVI_COUNT(kinds); i++)
-        if (kinds[i]->due(l, idle, wait)) return kinds[i];
-    return NULL;
+    bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
+    if (!group && !pairs_are_due(l, idle, wait)) return NULL;
+    if (!l->calibrated) return &rvi_job_calibrates;
+    return group ? &rvi_job_trains : &rvi_job_trains_deep;
 }
 
 rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_progress_fn progress,

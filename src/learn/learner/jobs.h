@@ -28,8 +28,7 @@ typedef struct rvi_job { /* .kind (and .loss) alone, before it is taken */
     uint64_t *events;               /* of the group's lessons, */
     uint64_t *said;                 /* and of the old ones */
     size_t n_waiting, n_old;
-    rvi_shared before; /* what the shared adapter was, until the job is published */
-    bool was_shared;
+    bool moved; /* the shared adapter, and is not published */
     /* or pairs */
     rvi_preference_pair *pairs;
     rv_preference_loss loss;
@@ -37,9 +36,6 @@ typedef struct rvi_job { /* .kind (and .loss) alone, before it is taken */
 
 struct rvi_job_kind {
     const char *doing; /* a constant, for rvi_doing */
-    /* Is there such a thing to do? idle: seconds since an answer was asked for. *wait: becomes the
-     * seconds after which there may be, where only time is missing. */
-    bool (*due)(rvi_learner *l, double idle, double *wait);
     rv_status (*take)(rvi_job *j, rvi_learner *l, rv_error *err);
     rv_status (*compute)(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                          rvi_study_progress_fn progress, void *ctx, rv_error *err);
@@ -54,8 +50,9 @@ extern const rvi_job_kind rvi_job_calibrates, rvi_job_trains, rvi_job_trains_dee
 void rvi_job_drop(rvi_job *j, rvi_learner *l);
 void rvi_job_published(rvi_job *j); /* what it made is the learner's */
 
-/* The first kind that is due; NULL: none is, and *wait is set if one will be. */
-const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait);
+/* What there is to do. idle: seconds since an answer was asked for. NULL: nothing, and *wait
+ * becomes the seconds after which there may be, where only time is missing. */
+const rvi_job_kind *rvi_job_due(const rvi_learner *l, double idle, double *wait);
 
 /* All of a job, by a caller that has the learner to himself. n_least: it is dropped where it is
  * about less. */

@@ -380,7 +380,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
             *out = (rvi_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
         } else {
             out->event = f.seq;
-            rvi_history_note(&l->history, RVI_DID_SCORE, f.seq);
+            rvi_history_note(&l->history, &f);
         }
     }
     if (!st && out->applied) st = rvi_instant_publish(l, err);
@@ -454,7 +454,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     if (!st) {
         rvi_learner_logged(l, &f);
         l->refusals.list[l->refusals.n - 1].event = out->event = f.seq;
-        rvi_history_note(&l->history, RVI_DID_THUMB, f.seq);
+        rvi_history_note(&l->history, &f);
         out->applied = 1;
         out->samples_used = n;
         snprintf(out->notes, sizeof out->notes, "not this answer again where this is asked");
@@ -466,28 +466,13 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
 
 /* ---- taking back ---- */
 
-bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d)
-{
-    return d->kind == RVI_DID_THUMB || rvi_instant_has_before(l, d->event);
-}
-
-static rv_status undo_thumb(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
+rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event, rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
-    f.target = d->event;
-    rv_status st = rvi_learner_log(l, &f, err);
-    *event = f.seq;
-    if (!st) rvi_refusals_remove(&l->refusals, d->event);
-    return st;
-}
-
-static rv_status undo_score(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
-{
-    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
-    f.target = d->event;
+    f.target = score;
     rv_status st = rvi_learner_own(l, err);
     if (!st) st = rvi_instant_new_micro(l, err);
-    if (!st) st = rvi_instant_go_before(l, d->event, err);
+    if (!st) st = rvi_instant_go_before(l, score, err);
     if (!st) st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
     st = rvi_feedback_append(&l->store, &f, err);
@@ -500,9 +485,4 @@ static rv_status undo_score(rvi_learner *l, const rvi_done *d, uint64_t *event, 
         (void)again;
     }
     return st;
-}
-
-rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
-{
-    return d->kind == RVI_DID_SCORE ? undo_score(l, d, event, err) : undo_thumb(l, d, event, err);
 }

@@ -36,7 +36,6 @@ typedef struct rvi_learner_parts { /* all borrowed */
     const rvi_model *embedder;         /* for recognising; NULL: none, */
     const rvi_tokenizer *embedder_t;   /* and its tokenizer */
     rvi_backend *be;                   /* for training */
-    const char *arch;                  /* general.architecture, for files */
     uint64_t (*new_serial)(void *ctx); /* of adapter sets */
     void *serial_ctx;
 } rvi_learner_parts;
@@ -180,10 +179,6 @@ bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turn
 bool rvi_instant_prepare(rvi_learner *l, bool judging);
 /* Of the model at most, and of its head, which is read. */
 enum { RVI_PIECE_ROWS = 8, RVI_PIECE_HEAD_ROWS = 8192 };
-
-/* How answers to this question must not go on: up to max; returns how many. Texts are the learner's
- * own, valid until the next call. */
-size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max);
 
 void rvi_learner_release(rvi_learner *l, rvi_made_set *s); /* accepts NULL */
 

@@ -70,20 +70,15 @@ rv_status rvi_instant_new_micro(rvi_learner *l,
                                 rv_error *err) RVI_MUST_CHECK; /* if there is none */
 /* The adapter of scores as it is now takes part from now on. */
 rv_status rvi_instant_publish(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Can the judgement's step be taken back? And does it. */
-bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d);
-rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
-                           rv_error *err) RVI_MUST_CHECK; /* event: that logs it */
+/* Takes back the step of this score; event: that logs it. */
+rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event,
+                           rv_error *err) RVI_MUST_CHECK;
 
 /* ---- deep.c ---- */
 /* What the generations from the first-th on have measured. */
 void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
 
-/* ---- consolidate.c ---- */
-rvi_study_options rvi_learner_study_options(const rvi_learner *l);
-
 /* ---- publish.c ---- */
-int rvi_learner_next_number(const rvi_learner *l);
 /* One that the log names. */
 rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g,
                                      rv_error *err) RVI_MUST_CHECK;
@@ -103,15 +98,14 @@ int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g); /* what it 
 
 /* ---- save.c ---- */
 #define RVI_GENERATION_FILE "generation-%06d.gguf"
-rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
+/* early: the file where it was saved before, which is moved into place; NULL: it was not. */
+rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, const char *early,
                                       rv_error *err) RVI_MUST_CHECK;
 /* Before it has its number for good: in a file named by its digest, which is moved into place
  * later. v: whose backend made it; where that was cancelled nothing is written. */
 rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const rvi_generation *g,
                                  rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_remove_early(const char *dir); /* what killed processes have left of these */
-rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
-                                      rv_error *err) RVI_MUST_CHECK;
 
 /* Appends its path. */
 rv_status rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out,
@@ -129,18 +123,15 @@ rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rv
  * the last event that was looked at. */
 rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last,
                                  rv_error *err) RVI_MUST_CHECK;
-bool rvi_learner_group_due(const rvi_learner *l); /* lessons wait to be trained, */
-/* and pairs do, long enough; *wait: as of rvi_job_kind.due */
-bool rvi_learner_pairs_due(const rvi_learner *l, double idle, double *wait);
 rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
                                        rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f); /* by a publish event */
 /* After every change of what is in use: adapters that are now, are read; those of what was
  * forgotten are erased. */
 rv_status rvi_learner_settle(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Adapters whose lessons have all been corrected since are not kept in memory; */
+/* Adapters whose lessons have all been corrected since are not kept in memory. */
 void rvi_learner_unload_idle(rvi_learner *l);
-rv_status rvi_learner_read_all(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* are, too */
+rv_status rvi_learner_read_active(rvi_learner *l, bool idle_too, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- save_shared.c: how a shared adapter was when a generation was made of it ---- */
 rv_status rvi_shared_record(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;

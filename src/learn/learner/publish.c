@@ -11,11 +11,6 @@ const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number)
     return rvi_generations_find(&l->generations, number);
 }
 
-int rvi_learner_next_number(const rvi_learner *l)
-{
-    return l->generations.last_number + 1;
-}
-
 /* ---- what a generation was made of ---- */
 
 static bool is_within(const rvi_generation *g, uint64_t event)
@@ -110,7 +105,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
                                                                         : RVI_FEEDBACK_PUBLISH);
     rv_status st = rvi_learner_own(l, err); /* before a file is written */
     if (st) return st;
-    int number = rvi_learner_next_number(l);
+    int number = l->generations.last_number + 1;
     bool fits = g->number == number;
     g->number = number;
     f.generation = (uint64_t)g->number;
@@ -124,8 +119,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
     memcpy(f.digest, g->digest, sizeof f.digest);
     if (f.kind != RVI_FEEDBACK_PUBLISH) g->digest[0] = 0;
-    st = file && fits ? rvi_learner_move_generation(l, file, g, err)
-                      : rvi_learner_save_generation(l, g, err);
+    st = rvi_learner_save_generation(l, g, fits ? file : NULL, err);
     if (!st) st = reserve(l, g, err);
     if (!st) st = rvi_learner_log_generation(l, g, &f, err);
     if (st) return st;
@@ -152,7 +146,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;
-    rvi_history_note(&l->history, RVI_DID_ROLL_BACK, f.seq);
+    rvi_history_note(&l->history, &f);
     int n = rvi_generations_go_back(&l->generations, f.generation, f.seq);
     if ((st = rvi_learner_settle(l, err))) return st;
     out->applied = 1;

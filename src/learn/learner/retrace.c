@@ -8,11 +8,9 @@
 #include "learn/journal/text.h"
 
 typedef struct published {
-    uint64_t event, known, first, last;
-    char digest[RVI_SHA256_HEX];
+    rvi_feedback f; /* but for its texts, which are gone */
     bool pairs, deep;
     rv_preference_loss loss;
-    rvi_feedback lost; /* what it names as lost */
 } published;
 
 typedef struct tracer {
@@ -36,16 +34,10 @@ static int list_one(void *ctx, const rvi_feedback *f)
         t->st = rvi_nomem(t->err, "generations");
         return 1;
     }
-    *p = (published){.event = f->seq,
-                     .known = f->target,
-                     .first = f->first,
-                     .last = f->last,
+    *p = (published){.f = *f,
                      .pairs = rvi_text_is(f->recipe, "preferences"),
                      .deep = f->note.len > 0,
                      .loss = rvi_text_is(f->note, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO};
-    memcpy(p->digest, f->digest, sizeof p->digest);
-    p->lost = (rvi_feedback){.kind = f->kind, .n_parents = f->n_parents};
-    memcpy(p->lost.parents, f->parents, sizeof p->lost.parents);
     t->n++;
     return 0;
 }
@@ -56,11 +48,11 @@ static rv_status make_again(tracer *t, const published *p)
     size_t before = l->generations.n;
     char digest[RVI_SHA256_HEX] = "";
     rv_status st = rvi_learner_calibrate(l, t->progress, t->ctx, t->err);
-    rvi_learner_lose_named(l, &p->lost);
+    rvi_learner_lose_named(l, &p->f);
     l->deep = !p->deep ? NULL : p->loss == RV_LOSS_KTO ? "kto" : "dpo";
     rvi_job j = {.kind = p->pairs ? &rvi_job_trains_deep : &rvi_job_trains, .loss = p->loss};
     if (!st) st = j.kind->take(&j, l, t->err);
-    if (!st && j.n && j.made.first == p->first && j.made.last == p->last) {
+    if (!st && j.n && j.made.first == p->f.first && j.made.last == p->f.last) {
         st = j.kind->compute(&j, l, &l->base, t->progress, t->ctx, t->err);
         if (!st) st = j.kind->publish(&j, l, t->err);
     }
@@ -69,10 +61,10 @@ static rv_status make_again(tracer *t, const published *p)
     if (!st && l->generations.n > before)
         st = rvi_adapter_digest(l->generations.list[before].adapter, digest, t->err);
     if (st) return st;
-    if (!strcmp(digest, p->digest))
+    if (!strcmp(digest, p->f.digest))
         t->out->n_generations++;
     else if (!t->out->different)
-        t->out->different = p->event;
+        t->out->different = p->f.seq;
     return RV_OK;
 }
 
@@ -80,7 +72,7 @@ static rv_status make_again(tracer *t, const published *p)
 static rv_status make_until(tracer *t, uint64_t next)
 {
     rv_status st = RV_OK;
-    while (!st && !t->out->different && t->done < t->n && t->list[t->done].known < next)
+    while (!st && !t->out->different && t->done < t->n && t->list[t->done].f.target < next)
         st = make_again(t, &t->list[t->done++]);
     return st;
 }

@@ -55,7 +55,7 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
             j->waiting[j->n_waiting++] = taught;
         }
     }
-    j->made = (rvi_generation){.number = rvi_learner_next_number(l),
+    j->made = (rvi_generation){.number = l->generations.last_number + 1,
                                .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
                                .recipe = (rvi_recipe)l->o.recipe,
                                .gated = l->o.shared || l->o.recipe == RVI_RECIPE_GATED};
@@ -69,25 +69,6 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 }
 
 /* ---- training ---- */
-
-static rv_status copy_shared(rvi_shared *to, const rvi_shared *from, rv_error *err)
-{
-    *to = (rvi_shared){.n_groups = from->n_groups};
-    if (!from->theta) return RV_OK;
-    size_t n = from->theta->n, bytes = n * sizeof(float);
-    rv_status st = rvi_params_like(&to->theta, from->theta, err);
-    to->fisher = rvi_alloc_array(n, sizeof(float));
-    to->star = rvi_alloc_array(n, sizeof(float));
-    if (!st && (!to->fisher || !to->star)) st = rvi_nomem(err, "shared adapter");
-    if (st) {
-        rvi_shared_deinit(to);
-        return st;
-    }
-    memcpy(to->theta->theta, from->theta->theta, bytes);
-    memcpy(to->fisher, from->fisher, bytes);
-    memcpy(to->star, from->star, bytes);
-    return RV_OK;
-}
 
 /* Judges which lesson of the group, or of those rehearsed, a text asks for: a recogniser of the
  * round's own, on the backend of whoever trains, since the learner's serves requests meanwhile.
@@ -110,23 +91,19 @@ static rv_status make_judge(const rvi_job *j, const rvi_learner *l, const rvi_ba
 static rv_status study(rvi_job *j, rvi_learner *l, rvi_recogniser *judge,
                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
-    rvi_study_options o = rvi_learner_study_options(l);
-    o.judge = judge;
+    const rvi_study by = {&l->o, judge, l->deep != NULL, l->digest, progress, ctx};
     rvi_study_result *figures = &j->made.figures;
     rvi_params *theta = NULL;
     rv_status st;
     if (!l->o.shared) {
-        st = rvi_study_group(&theta, &l->baseline, j->waiting, j->n_waiting, &o, figures, progress,
-                             ctx, err);
+        st = rvi_study_group(&theta, &l->baseline, j->waiting, j->n_waiting, &by, figures, err);
         if (!st) st = rvi_adapter_copy(&j->made.adapter, theta->adapter, err);
         rvi_params_free(theta);
         return st;
     }
-    st = copy_shared(&j->before, &l->shared, err);
-    if (st) return st;
-    j->was_shared = true;
-    st = rvi_study_shared(&l->shared, &l->baseline, j->waiting, j->n_waiting, j->old, j->n_old, &o,
-                          figures, progress, ctx, err);
+    j->moved = true;
+    st = rvi_study_shared(&l->shared, &l->baseline, j->waiting, j->n_waiting, j->old, j->n_old, &by,
+                          figures, err);
     if (!st) st = rvi_shared_record(&j->made, &l->shared, err);
     return st ? st : rvi_adapter_copy(&j->made.adapter, l->shared.theta->adapter, err);
 }
@@ -180,29 +157,21 @@ static rv_status count_said(rvi_job *j, const rvi_learner *l, const rvi_base_mod
     rvi_adapter_set set = {&use, 1, l->parts.new_serial(l->parts.serial_ctx)};
     size_t n = 0, most = j->n_waiting * WORDINGS;
     rvi_request *asked = rvi_zalloc_array(most, sizeof *asked);
-    rvi_ids *prompts = rvi_zalloc_array(most, sizeof *prompts);
     size_t *which = rvi_alloc_array(most, sizeof *which);
-    rv_status st = asked && prompts && which ? RV_OK : rvi_nomem(err, "check");
+    rv_status st = asked && which ? RV_OK : rvi_nomem(err, "check");
     for (size_t k = 0; !st && k < most; k++) {
         rvi_buf text = {0};
         st = put_wording(&text, j->waiting[k / WORDINGS].question, (int)(k % WORDINGS), err);
         if (!st && text.len) {
             which[n] = k;
-            st = rvi_base_model_prompt(v, text.data, text.len, &prompts[n++], err);
+            asked[n].adapters = &set;
+            st = rvi_base_model_prompt(v, text.data, text.len, &asked[n++].prompt, err);
         }
         rvi_buf_deinit(&text);
     }
-    for (size_t i = 0; !st && i < n; i++)
-        asked[i] =
-            (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len, .adapters = &set};
     if (!st) st = rvi_base_model_answer(v, asked, n, NULL, TOKENS, NULL, NULL, err);
     for (size_t i = 0; !st && i < n; i++) st = look_at(j, v, which[i], &asked[i].answer, err);
-    for (size_t i = 0; i < n; i++) {
-        rvi_ids_deinit(&prompts[i]);
-        rvi_ids_deinit(&asked[i].answer);
-    }
-    rvi_free(asked);
-    rvi_free(prompts);
+    rvi_requests_free(asked, n);
     rvi_free(which);
     return st;
 }
@@ -255,23 +224,8 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     if (st) return st;
     rvi_shared_save(l, &j->made);
     rvi_job_published(j);
-    j->was_shared = false;
     rvi_learner_unload_idle(l);
     return RV_OK;
 }
 
-/* ---- when ---- */
-
-bool rvi_learner_group_due(const rvi_learner *l)
-{
-    return rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
-}
-
-static bool due(rvi_learner *l, double idle, double *wait)
-{
-    (void)idle;
-    (void)wait;
-    return l->calibrated && rvi_learner_group_due(l);
-}
-
-const rvi_job_kind rvi_job_trains = {"training", due, take, train, is_current, publish};
+const rvi_job_kind rvi_job_trains = {"training", take, train, is_current, publish};

@@ -289,7 +289,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
 rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 {
     rv_status st = rvi_instant_catch_up(l, err);
-    if (!st) st = rvi_learner_read_all(l, err);
+    if (!st) st = rvi_learner_read_active(l, true, err);
     return st ? st : hold_adapters(l, NULL, true, out, err);
 }
 
@@ -300,11 +300,6 @@ rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out, rv_error 
         !l->instructions.len || rvi_buf_append(out, l->instructions.data, l->instructions.len);
     rvi_lock_give(l->instructing);
     return done ? RV_OK : rvi_nomem(err, "instructions");
-}
-
-size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max)
-{
-    return rvi_refusals_avoids(&l->refusals, question, out, max);
 }
 
 void rvi_learner_release(rvi_learner *l, rvi_made_set *s)

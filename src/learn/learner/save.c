@@ -8,12 +8,11 @@
 #include "base/number.h"
 #include "base/os.h"
 #include "learn/learner/learner_internal.h"
-#include "learn/journal/text.h"
 #include "lora/file.h"
 #include "lora/merge.h"
 #include "lora/write.h"
 
-static const char early[] = "training-";
+static const char early_name[] = "training-";
 
 /* ---- generation files ---- */
 
@@ -57,12 +56,15 @@ rv_status rvi_learner_write(const rvi_learner *l, const rvi_generation *g, const
     return st;
 }
 
-rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, rv_error *err)
+rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, const char *early,
+                                      rv_error *err)
 {
     rvi_buf path = {0};
     if (!l->dir) return RV_OK;
     rv_status st = rvi_learner_generation_file(l, g->number, &path, err);
-    if (!st) st = rvi_learner_write(l, g, path.data, false, err);
+    if (!st && !early) st = rvi_learner_write(l, g, path.data, false, err);
+    if (!st && early) st = rvi_os_replace(early, path.data, err);
+    if (!st && early) st = rvi_os_sync_parent(path.data, err);
     rvi_buf_deinit(&path);
     return st;
 }
@@ -72,7 +74,7 @@ rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const 
 {
     if (rvi_backend_is_stopped(v->be)) return rvi_error(err, RV_E_CANCELLED, "cancelled");
     if (!l->dir) return RV_OK;
-    if (!rvi_buf_printf(file, "%s/%s%.16s.gguf", l->dir, early, g->digest))
+    if (!rvi_buf_printf(file, "%s/%s%.16s.gguf", l->dir, early_name, g->digest))
         return rvi_nomem(err, "path");
     return rvi_learner_write(l, g, file->data, false, err);
 }
@@ -80,7 +82,7 @@ rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const 
 static int remove_one(void *ctx, const char *name)
 {
     rvi_buf path = {0};
-    if (!strncmp(name, early, strlen(early)) &&
+    if (!strncmp(name, early_name, strlen(early_name)) &&
         rvi_buf_printf(&path, "%s/%s", (const char *)ctx, name))
         rvi_os_remove_tree(path.data);
     rvi_buf_deinit(&path);
@@ -90,17 +92,6 @@ static int remove_one(void *ctx, const char *name)
 void rvi_learner_remove_early(const char *dir)
 {
     (void)!rvi_os_list(dir, remove_one, (void *)(uintptr_t)dir, NULL);
-}
-
-rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
-                                      rv_error *err)
-{
-    rvi_buf path = {0};
-    rv_status st = rvi_learner_generation_file(l, g->number, &path, err);
-    if (!st) st = rvi_os_replace(file, path.data, err);
-    if (!st) st = rvi_os_sync_parent(path.data, err);
-    rvi_buf_deinit(&path);
-    return st;
 }
 
 rv_status rvi_learner_load_file(const rvi_learner *l, const char *path, rvi_adapter **out,

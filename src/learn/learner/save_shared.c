@@ -118,14 +118,13 @@ static void wait_again(rvi_learner *l)
 rv_status rvi_shared_restore(rvi_learner *l, rv_error *err)
 {
     const rvi_generation *g = NULL;
-    rvi_study_options o = rvi_learner_study_options(l);
     for (size_t i = l->generations.n; !g && i-- > 0;)
         if (l->generations.list[i].origin == RVI_FROM_SHARED &&
             rvi_generation_active(&l->generations.list[i]))
             g = &l->generations.list[i];
     rvi_shared_deinit(&l->shared);
     if (!g || !l->o.shared) return RV_OK;
-    rv_status st = g->theta ? rvi_shared_begin(&l->shared, l->parts.m, &o, err) : RV_OK;
+    rv_status st = g->theta ? rvi_shared_begin(&l->shared, l->parts.m, &l->o, err) : RV_OK;
     if (st) return st;
     if (!g->theta || l->shared.theta->n != g->n_theta) { /* or its rank was another one */
         rvi_shared_deinit(&l->shared);

@@ -8,21 +8,6 @@
 #include "kv/pages.h"
 #include "learn/recognise/compare_weights.h"
 
-enum { TEXTS = 64, PAIRS = 48 }; /* remembered: of two requests and the turns before them */
-
-/* What a text came to: states and mean as rvi_embedder_read gives them. */
-typedef struct known_text {
-    int32_t ids[RVI_EMBEDDER_TOKENS];
-    size_t n;
-    float *states; /* NULL: this place is free */
-} known_text;
-
-typedef struct known_pair {
-    int32_t a[RVI_EMBEDDER_COMPARED], b[RVI_EMBEDDER_COMPARED];
-    size_t n_a, n_b; /* both 0: this place is free */
-    float odds;
-} known_pair;
-
 enum {
     WIDTH = RVI_EMBEDDER_WIDTH,
     ROWS = RVI_EMBEDDER_TOKENS + 2,
@@ -31,6 +16,16 @@ enum {
 
 _Static_assert((int)RVI_COMPARE_WIDTH == WIDTH, "the tables are for another encoder");
 _Static_assert(2 * RVI_EMBEDDER_COMPARED + 3 <= ROWS, "two texts fit");
+
+/* What a pass came to. */
+typedef struct known {
+    int32_t ids[ROWS]; /* of a text, or of two with SEPARATOR between them */
+    size_t n;
+    float *values; /* states and mean of a text (rvi_embedder_read), the odds of two; NULL: this
+                      place is free */
+} known;
+
+enum { SEPARATOR = -1, KNOWN = 112 }; /* passes of two requests and the turns before them */
 
 struct rvi_embedder {
     const rvi_model *m;
@@ -52,9 +47,8 @@ struct rvi_embedder {
     int rows_left;
     bool was_held;
     bool began; /* a pass was computed since then */
-    known_text texts[TEXTS];
-    known_pair pairs[PAIRS];
-    size_t n_texts, n_pairs; /* that were remembered: the oldest make room */
+    known known[KNOWN];
+    size_t n_known; /* that were remembered: the oldest make room */
 };
 
 static void tap(void *ctx, const char *name, rvi_cols values, int n_rows)
@@ -192,11 +186,10 @@ bool rvi_embedder_was_held(const rvi_embedder *e)
 
 void rvi_embedder_forget(rvi_embedder *e)
 {
-    for (int i = 0; i < TEXTS; i++) {
-        rvi_free(e->texts[i].states);
-        e->texts[i] = (known_text){0};
+    for (int i = 0; i < KNOWN; i++) {
+        rvi_free(e->known[i].values);
+        e->known[i] = (known){0};
     }
-    memset(e->pairs, 0, sizeof e->pairs);
 }
 
 /* May a pass of so many rows be computed? */
@@ -211,70 +204,35 @@ static rv_status take_rows(rvi_embedder *e, int n, rv_error *err)
     return RV_OK;
 }
 
-static size_t states_of(size_t n)
+/* NULL: it is not known. */
+static const float *recall(const rvi_embedder *e, const int32_t *ids, size_t n)
 {
-    return (2 * n + 1) * WIDTH;
-}
-
-static bool same_ids(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b)
-{
-    return n_a == n_b && !memcmp(a, b, n_a * sizeof *a);
-}
-
-/* To or from one block. */
-static void copy_states(float *block, size_t n, float *middle, float *last, float *mean, bool out)
-{
-    float *parts[] = {middle, last, mean};
-    size_t lens[] = {n * WIDTH, n * WIDTH, WIDTH};
-    for (size_t i = 0; i < RVI_COUNT(parts); i++, block += lens[i - 1])
-        memcpy(out ? parts[i] : block, out ? block : parts[i], lens[i] * sizeof *block);
-}
-
-static bool recall_text(const rvi_embedder *e, const int32_t *ids, size_t n, float *middle,
-                        float *last, float *mean)
-{
-    for (int i = 0; i < TEXTS; i++) {
-        const known_text *x = &e->texts[i];
-        if (!x->states || !same_ids(x->ids, x->n, ids, n)) continue;
-        copy_states(x->states, n, middle, last, mean, true);
-        return true;
+    for (int i = 0; i < KNOWN; i++) {
+        const known *x = &e->known[i];
+        if (x->values && x->n == n && !memcmp(x->ids, ids, n * sizeof *ids)) return x->values;
     }
-    return false;
+    return NULL;
 }
 
-/* Without memory for it the pass is computed again. */
-static void remember_text(rvi_embedder *e, const int32_t *ids, size_t n, float *middle, float *last,
-                          float *mean)
+/* Room for n_values. NULL: there is no memory for them, or no need, and the pass is computed
+ * again. */
+static float *remember(rvi_embedder *e, const int32_t *ids, size_t n, size_t n_values)
 {
-    float *states = e->holds ? rvi_alloc_array(states_of(n), sizeof *states) : NULL;
-    if (!states) return;
-    known_text *x = &e->texts[e->n_texts++ % TEXTS];
-    rvi_free(x->states);
-    *x = (known_text){.n = n, .states = states};
+    float *values = e->holds ? rvi_alloc_array(n_values, sizeof *values) : NULL;
+    if (!values) return NULL;
+    known *x = &e->known[e->n_known++ % KNOWN];
+    rvi_free(x->values);
+    *x = (known){.n = n, .values = values};
     memcpy(x->ids, ids, n * sizeof *ids);
-    copy_states(states, n, middle, last, mean, false);
+    return values;
 }
 
-static bool recall_pair(const rvi_embedder *e, rvi_embedder_pair *p)
+static size_t ids_of_pair(const rvi_embedder_pair *p, int32_t ids[ROWS])
 {
-    for (int i = 0; i < PAIRS; i++) {
-        const known_pair *x = &e->pairs[i];
-        if (!x->n_a && !x->n_b) continue;
-        if (!same_ids(x->a, x->n_a, p->a, p->n_a) || !same_ids(x->b, x->n_b, p->b, p->n_b))
-            continue;
-        p->odds = x->odds;
-        return true;
-    }
-    return false;
-}
-
-static void remember_pair(rvi_embedder *e, const rvi_embedder_pair *p)
-{
-    if (!e->holds) return;
-    known_pair *x = &e->pairs[e->n_pairs++ % PAIRS];
-    *x = (known_pair){.n_a = p->n_a, .n_b = p->n_b, .odds = p->odds};
-    memcpy(x->a, p->a, p->n_a * sizeof *p->a);
-    memcpy(x->b, p->b, p->n_b * sizeof *p->b);
+    memcpy(ids, p->a, p->n_a * sizeof *ids);
+    ids[p->n_a] = SEPARATOR;
+    memcpy(ids + p->n_a + 1, p->b, p->n_b * sizeof *ids);
+    return p->n_a + 1 + p->n_b;
 }
 
 /* ---- passes ---- */
@@ -284,7 +242,14 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
 {
     double sum[WIDTH] = {0}, squares = 0;
     int n_rows = (int)n + 2;
-    if (recall_text(e, ids, n, middle, last, mean)) return RV_OK;
+    size_t n_states = n * WIDTH, bytes = n_states * sizeof *last;
+    const float *before = recall(e, ids, n);
+    if (before) {
+        memcpy(middle, before, bytes);
+        memcpy(last, before + n_states, bytes);
+        memcpy(mean, before + 2 * n_states, WIDTH * sizeof *mean);
+        return RV_OK;
+    }
     rv_status st = take_rows(e, n_rows, err);
     if (!st) st = rvi_seq_extend(&e->seqs[0], n_rows, err);
     if (st) return st;
@@ -298,8 +263,8 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
     rvi_workspace_hidden_rows(e->ws, n_rows, e->final);
     for (int i = 0; i < n_rows; i++)
         for (int k = 0; k < WIDTH; k++) sum[k] += (double)e->final[(size_t)i * WIDTH + (size_t)k];
-    memcpy(last, e->final + WIDTH, n * WIDTH * sizeof(float));
-    memcpy(middle, e->middle + WIDTH, n * WIDTH * sizeof(float));
+    memcpy(last, e->final + WIDTH, bytes);
+    memcpy(middle, e->middle + WIDTH, bytes);
     for (int k = 0; k < WIDTH; k++) squares += sum[k] * sum[k];
     double scale = squares > 0 ? 1 / sqrt(squares) : 0;
     for (int k = 0; k < WIDTH; k++) mean[k] = (float)(sum[k] * scale);
@@ -307,7 +272,11 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
     if ((st = rvi_model_check(e->m, e->ws, err))) return st;
     if (!isfinite(squares))
         return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
-    remember_text(e, ids, n, middle, last, mean);
+    float *values = remember(e, ids, n, 2 * n_states + WIDTH);
+    if (!values) return RV_OK;
+    memcpy(values, middle, bytes);
+    memcpy(values + n_states, last, bytes);
+    memcpy(values + 2 * n_states, mean, WIDTH * sizeof *mean);
     return RV_OK;
 }
 
@@ -370,18 +339,23 @@ rv_status rvi_embedder_compare(rvi_embedder *e, rvi_embedder_pair *pairs, size_t
 {
     rvi_embedder_pair new[RVI_EMBEDDER_PAIRS];
     size_t at[RVI_EMBEDDER_PAIRS], n_new = 0;
+    int32_t ids[ROWS];
     rv_status st = RV_OK;
-    for (size_t i = 0; i < n; i++)
-        if (!recall_pair(e, &pairs[i])) {
-            at[n_new] = i;
+    for (size_t i = 0; i < n; i++) {
+        const float *odds = recall(e, ids, ids_of_pair(&pairs[i], ids));
+        at[n_new] = i;
+        if (odds)
+            pairs[i].odds = *odds;
+        else
             new[n_new++] = pairs[i];
-        }
+    }
     for (size_t done = 0, some; !st && done < n_new; done += some) {
         some = n_new - done;
         st = compare_some(e, new + done, &some, err);
         for (size_t i = done; !st && i < done + some; i++) {
             pairs[at[i]].odds = new[i].odds;
-            remember_pair(e, &new[i]);
+            float *odds = remember(e, ids, ids_of_pair(&new[i], ids), 1);
+            if (odds) *odds = new[i].odds;
         }
     }
     return st;

@@ -114,13 +114,6 @@ static int best_row(const alignment *a, int j)
     return best;
 }
 
-static bool has(const rvi_reading *r, uint64_t key)
-{
-    for (int i = 0; i < r->n; i++)
-        if (r->words[i].key == key) return true;
-    return false;
-}
-
 static float place(int i, int n)
 {
     return (float)i / (float)(n > 1 ? n - 1 : 1);
@@ -151,7 +144,8 @@ static void look_at_word(float f[RVI_JUDGE_WORD], const alignment *a, int i, con
                                           y->words[j].rarity,
                                           w->digits && spelling < SAME_WORD,
                                           fabsf(place(i, a->n) - place(j, a->m)),
-                                          has(answer, w->key) && !has(y, w->key),
+                                          rvi_reading_has(answer, w->key) &&
+                                              !rvi_reading_has(y, w->key),
                                           w->rarity / larger(rarest, 1e-3f),
                                           w->pieces};
     memcpy(f, values, sizeof values);
@@ -190,7 +184,7 @@ static void look(float pooled[POOLED], match *m, const rvi_judge_weights *w, con
         weights += (double)weight;
         covered += (double)(weight * f[4]);
         m->missing = larger(m->missing, weight * (1 - f[4]));
-        if (x->words[i].digits && !has(y, x->words[i].key)) m->digits = 1;
+        if (x->words[i].digits && !rvi_reading_has(y, x->words[i].key)) m->digits = 1;
     }
     for (int k = 0; k < SEEN; k++) {
         mean[k] /= (float)x->n;
@@ -223,7 +217,8 @@ static void look_at_whole(float f[WHOLE], const rvi_reading *q, const rvi_readin
     float told = 0, east_asian = 0;
     for (int i = 0; i < answer->n; i++) {
         const rvi_read_word *w = &answer->words[i];
-        if (w->rarity > RARE && has(r, w->key) && !has(q, w->key)) told += w->rarity;
+        if (w->rarity > RARE && rvi_reading_has(r, w->key) && !rvi_reading_has(q, w->key))
+            told += w->rarity;
     }
     for (int i = 0; i < q->n; i++) east_asian += q->words[i].east_asian;
     const float values[WHOLE] = {dot(q->gist.meaning, r->gist.meaning, RVI_EMBEDDER_WIDTH),

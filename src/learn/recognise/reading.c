@@ -66,8 +66,7 @@ static void find_segments(segments *out, const char *text, size_t len)
     out->cut = false;
     for (size_t at = 0, used; at < len; at += used) {
         uint32_t c;
-        bool valid;
-        used = rvi_utf8_decode(text + at, len - at, &c, &valid);
+        used = rvi_utf8_decode(text + at, len - at, &c, NULL);
         script is = script_of(c);
         bool more = is == before && is_run(is);
         if (is != SPACE && !more) {
@@ -93,8 +92,7 @@ static rv_status fold(const char *text, size_t len, rvi_buf *out, rv_error *err)
     char bytes[4];
     for (size_t at = 0, used; at < len; at += used) {
         uint32_t c, to[3];
-        bool valid;
-        used = rvi_utf8_decode(text + at, len - at, &c, &valid);
+        used = rvi_utf8_decode(text + at, len - at, &c, NULL);
         size_t n = rvi_char_to_lower(c, to);
         for (size_t i = 0; i < n; i++)
             (void)rvi_buf_append(&lower, bytes, rvi_utf8_encode(to[i], bytes));
@@ -103,8 +101,7 @@ static rv_status fold(const char *text, size_t len, rvi_buf *out, rv_error *err)
     if (!st) st = rvi_unicode_normalize(RVI_NFKD, lower.data, lower.len, &plain, err);
     for (size_t at = 0, used; !st && at < plain.len; at += used) {
         uint32_t c;
-        bool valid;
-        used = rvi_utf8_decode(plain.data + at, plain.len - at, &c, &valid);
+        used = rvi_utf8_decode(plain.data + at, plain.len - at, &c, NULL);
         if (!rvi_unicode_combining_class(c)) (void)rvi_buf_append(out, plain.data + at, used);
     }
     if (!st && !out->len) (void)rvi_buf_append(out, text, len);
@@ -148,9 +145,8 @@ static void spell(float *v, const char *word, size_t len)
     size_t at[RVI_READING_CHARS + 1], n = 0;
     for (size_t i = 0; i < len && n < RVI_READING_CHARS; n++) {
         uint32_t c;
-        bool valid;
         at[n] = i;
-        i += rvi_utf8_decode(word + i, len - i, &c, &valid);
+        i += rvi_utf8_decode(word + i, len - i, &c, NULL);
         at[n + 1] = i;
     }
     for (size_t size = 2; size <= 3; size++) /* character 0 is the beginning, n + 1 the end */
@@ -271,9 +267,8 @@ static bool name_unknown(const char *word, size_t len, rvi_ids *out)
     int n = 0;
     for (size_t at = 0, used; at < len && n < MOST; at += used, n++) {
         uint32_t c, to[3];
-        bool valid;
         char bytes[4];
-        used = rvi_utf8_decode(word + at, len - at, &c, &valid);
+        used = rvi_utf8_decode(word + at, len - at, &c, NULL);
         (void)rvi_char_to_lower(c, to);
         int32_t k = (int32_t)(hash(HASH_START, bytes, rvi_utf8_encode(to[0], bytes)) % SPARE);
         if (!rvi_ids_push(out, k < FEW ? k + 1 : k + 5)) return false;
@@ -376,14 +371,14 @@ void rvi_reading_free(rvi_reading *r)
     rvi_free(r);
 }
 
-/* ---- what an earlier text lends ---- */
-
-static bool has_word(const rvi_reading *r, uint64_t key)
+bool rvi_reading_has(const rvi_reading *r, uint64_t key)
 {
     for (int i = 0; i < r->n; i++)
         if (r->words[i].key == key) return true;
     return false;
 }
+
+/* ---- what an earlier text lends ---- */
 
 static bool ends_sentence(const char *text, const segment *s)
 {
@@ -396,10 +391,9 @@ static bool is_name(const char *text, const segments *all, size_t i)
 {
     const segment *s = &all->s[i];
     uint32_t c, to[3];
-    bool valid;
     if (s->digits) return true;
     if (s->script != LETTERS || !i || ends_sentence(text, s - 1)) return false;
-    (void)rvi_utf8_decode(text + s->at, s->len, &c, &valid);
+    (void)rvi_utf8_decode(text + s->at, s->len, &c, NULL);
     return rvi_char_to_lower(c, to) != 1 || to[0] != c;
 }
 
@@ -416,8 +410,8 @@ static rv_status choose_lent(segments *all, const char *text, const rvi_reading 
         uint64_t key = !st ? key_of(folded.data, folded.len) : 0;
         rvi_buf_deinit(&folded);
         if (st) return st;
-        lent[i] = rarity_of(key) >= RVI_LENT_RARITY && (!question || has_word(question, key)) &&
-                  !has_word(request, key);
+        lent[i] = rarity_of(key) >= RVI_LENT_RARITY &&
+                  (!question || rvi_reading_has(question, key)) && !rvi_reading_has(request, key);
         name[i] = lent[i] && !question && is_name(text, all, i);
         any_name |= name[i];
     }

@@ -53,7 +53,8 @@ typedef struct rvi_reading {
  * have. */
 rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *embedder, const char *text, size_t len,
                           bool brief, rv_error *err) RVI_MUST_CHECK;
-void rvi_reading_free(rvi_reading *r); /* accepts NULL */
+void rvi_reading_free(rvi_reading *r);                    /* accepts NULL */
+bool rvi_reading_has(const rvi_reading *r, uint64_t key); /* a word */
 
 /* Appends the words of an earlier text that explain a request: those that it has not itself and,
  * if it asks for a lesson, that the lesson's question has; question NULL: the names, or where there

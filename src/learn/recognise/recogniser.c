@@ -399,10 +399,8 @@ static bool is_about(const lesson *x, const rvi_reading *asked)
     for (int i = 0; x->about && i < x->about->n; i++) {
         const rvi_read_word *w = &x->about->words[i];
         float weight = w->rarity * w->rarity;
-        bool has = false;
-        for (int k = 0; k < asked->n; k++) has |= asked->words[k].key == w->key;
         all += weight;
-        shared += has ? weight : 0;
+        shared += rvi_reading_has(asked, w->key) ? weight : 0;
     }
     return shared >= ABOUT * all;
 }

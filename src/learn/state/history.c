@@ -1,7 +1,6 @@
 #include "learn/state/history.h"
 
 #include "base/mem.h"
-#include "learn/journal/text.h"
 #include "learn/journal/list.h"
 
 rv_status rvi_history_reserve(rvi_history *h, rv_error *err)
@@ -11,9 +10,9 @@ rv_status rvi_history_reserve(rvi_history *h, rv_error *err)
                : rvi_nomem(err, "events");
 }
 
-void rvi_history_note(rvi_history *h, rvi_done_kind kind, uint64_t event)
+void rvi_history_note(rvi_history *h, const rvi_feedback *f)
 {
-    h->list[h->n++] = (rvi_done){kind, event, true};
+    h->list[h->n++] = (rvi_done){f->kind, f->seq, true};
 }
 
 void rvi_history_take_out(rvi_history *h, uint64_t event)
@@ -25,21 +24,19 @@ void rvi_history_take_out(rvi_history *h, uint64_t event)
 
 rv_status rvi_history_apply(rvi_history *h, const rvi_feedback *f, rv_error *err)
 {
-    rvi_done_kind kind = RVI_DID_CORRECT;
+    rv_status st = RV_OK;
     switch (f->kind) {
     case RVI_FEEDBACK_CORRECTION:
-        if (rvi_text_is(f->note, "preference")) kind = RVI_DID_PREFER;
-        break;
-    case RVI_FEEDBACK_SCORE: kind = RVI_DID_SCORE; break;
-    case RVI_FEEDBACK_THUMB: kind = RVI_DID_THUMB; break;
-    case RVI_FEEDBACK_ROLLBACK: kind = RVI_DID_ROLL_BACK; break;
+    case RVI_FEEDBACK_SCORE:
+    case RVI_FEEDBACK_THUMB:
+    case RVI_FEEDBACK_ROLLBACK:
+        st = rvi_history_reserve(h, err);
+        if (!st) h->list[h->n++] = (rvi_done){.kind = f->kind, .event = f->seq};
+        return st;
     case RVI_FEEDBACK_UNDO: rvi_history_take_out(h, f->target); return RV_OK;
     case RVI_FEEDBACK_FORGET: h->n = 0; return RV_OK; /* what is older might bring it back */
     default: return RV_OK;
     }
-    rv_status st = rvi_history_reserve(h, err);
-    if (!st) h->list[h->n++] = (rvi_done){.kind = kind, .event = f->seq};
-    return st;
 }
 
 void rvi_history_deinit(rvi_history *h)

@@ -4,16 +4,8 @@
 
 #include "learn/journal/log.h"
 
-typedef enum rvi_done_kind {
-    RVI_DID_CORRECT,
-    RVI_DID_SCORE,
-    RVI_DID_THUMB,
-    RVI_DID_PREFER,
-    RVI_DID_ROLL_BACK
-} rvi_done_kind;
-
 typedef struct rvi_done {
-    rvi_done_kind kind;
+    rvi_feedback_kind kind; /* CORRECTION, SCORE, THUMB or ROLLBACK */
     uint64_t event;
     bool own; /* by this learner, not read from the log */
 } rvi_done;
@@ -25,7 +17,7 @@ typedef struct rvi_history { /* {0} is empty */
 
 /* Room for one more, so that the next note cannot fail: before an event is logged. */
 rv_status rvi_history_reserve(rvi_history *h, rv_error *err) RVI_MUST_CHECK;
-void rvi_history_note(rvi_history *h, rvi_done_kind kind, uint64_t event);
+void rvi_history_note(rvi_history *h, const rvi_feedback *f);
 void rvi_history_take_out(rvi_history *h, uint64_t event); /* it was taken back */
 /* An event of the log as it was when it came. */
 rv_status rvi_history_apply(rvi_history *h, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
