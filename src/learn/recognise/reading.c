@@ -84,6 +84,33 @@ static void find_segments(segments *out, const char *text, size_t len)
     }
 }
 
+/* Thai, Lao, Burmese and Khmer: written without spaces between words, and read in runs. */
+static bool lacks_spaces(uint32_t c)
+{
+    return (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) ||
+           (c >= 0x1780 && c <= 0x17FF);
+}
+
+/* How many words a language with spaces would have for it. */
+static float words_of(const char *text, const segment *s)
+{
+    static const float HAN_WORD = 0.6f, LETTER_WORD = 0.2f;
+    uint32_t c;
+    bool valid;
+    if (s->script == PUNCTUATION) return 0;
+    if (s->script == HAN) return HAN_WORD;
+    (void)rvi_utf8_decode(text + s->at, s->len, &c, &valid);
+    if (!lacks_spaces(c)) return 1;
+    return fmaxf(LETTER_WORD * (float)rvi_utf8_count(text + s->at, s->len), 1);
+}
+
+static bool is_long(const char *text, const segments *all)
+{
+    float n = 0;
+    for (size_t i = 0; i < all->n; i++) n += words_of(text, &all->s[i]);
+    return n >= RVI_LONG_WORDS;
+}
+
 /* ---- spelling ---- */
 
 /* Lower case, decomposed, without combining marks. */
@@ -354,6 +381,7 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
     if (!st && !r) st = rvi_nomem(err, "reading");
     if (!st) r->embedded = e != NULL;
     if (!st) r->cut = all->cut;
+    if (!st) r->is_long = is_long(text, all);
     for (size_t i = from; !st && i < all->n; i++) {
         if (all->s[i].script == PUNCTUATION) continue;
         st = read_word(r, text, all, i, err);
@@ -448,7 +476,7 @@ rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *q
 /* ---- as bytes ---- */
 
 typedef struct saved {
-    uint32_t n, embedded, cut, brief, n_ids;
+    uint32_t n, embedded, cut, is_long, brief, n_ids;
     int32_t ids[RVI_EMBEDDER_COMPARED];
     rvi_gist gist;
 } saved;
@@ -458,6 +486,7 @@ bool rvi_reading_save(const rvi_reading *r, rvi_buf *out)
     saved head = {.n = (uint32_t)r->n,
                   .embedded = r->embedded,
                   .cut = r->cut,
+                  .is_long = r->is_long,
                   .brief = r->brief,
                   .n_ids = (uint32_t)r->n_ids,
                   .gist = r->gist};
@@ -501,7 +530,7 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     *out = NULL;
     if (len >= sizeof head) memcpy(&head, at, sizeof head);
     if (len < sizeof head || head.n > RVI_READING_WORDS || head.embedded > 1 || head.cut > 1 ||
-        head.brief > 1 || head.n_ids > RVI_EMBEDDER_COMPARED ||
+        head.is_long > 1 || head.brief > 1 || head.n_ids > RVI_EMBEDDER_COMPARED ||
         len != sizeof head + head.n * (sizeof(rvi_read_word) + (head.brief ? 0 : EACH)))
         return rvi_error(err, RV_E_STORAGE, "no reading of a text");
     rvi_reading *r = new_block(head.n, head.brief);
@@ -509,6 +538,7 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     r->n = (int)head.n;
     r->embedded = head.embedded;
     r->cut = head.cut;
+    r->is_long = head.is_long;
     r->n_ids = (int)head.n_ids;
     memcpy(r->ids, head.ids, sizeof head.ids);
     r->gist = head.gist;

@@ -12,6 +12,7 @@
 
 enum {
     RVI_READING_WORDS = 28,
+    RVI_LONG_WORDS = RVI_READING_WORDS,
     RVI_READING_CHARS = 2000, /* of a text that are looked at */
     RVI_SPELLING = 128,       /* hashed pairs and triples of characters */
 };
@@ -39,6 +40,9 @@ typedef struct rvi_reading {
     int n; /* words; 0: none, and nothing can be said about the text */
     bool embedded;
     bool cut; /* the end of the text was not read */
+    /* It has RVI_LONG_WORDS and more, as languages with spaces count them: of characters of a script
+     * without them some make a word. */
+    bool is_long;
     rvi_gist gist;
     rvi_read_word words[RVI_READING_WORDS];
     int n_ids; /* the last tokens of the text, for the embedder to compare with another */
