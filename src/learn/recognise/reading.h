@@ -40,8 +40,8 @@ typedef struct rvi_reading {
     int n; /* words; 0: none, and nothing can be said about the text */
     bool embedded;
     bool cut; /* the end of the text was not read */
-    /* It has RVI_LONG_WORDS and more, as languages with spaces count them: of characters of a script
-     * without them some make a word. */
+    /* It has RVI_LONG_WORDS and more, as languages with spaces count them: of characters of scripts
+     * without them several make a word. */
     bool is_long;
     rvi_gist gist;
     rvi_read_word words[RVI_READING_WORDS];

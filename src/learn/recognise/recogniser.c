@@ -40,8 +40,8 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
  * in a request, the rare ones counting most: without them it asks for the same of anything. */
 #define ABOUT 0.55f
 
-/* Judge and embedder learned from short texts, and find long ones alike that have nothing to do with
- * each other: on the whole they must be this alike. */
+/* Judge and embedder learned from short texts, and find long ones alike that have nothing to do
+ * with each other: on the whole they must be this alike. */
 #define LONG_LIKENESS 0.82f
 
 /* A gist that is looked at often: in steps of 1 / STEPS, whose products compilers make vectors of
