@@ -181,7 +181,7 @@ says "and what took its place stays" "green" "$rv" run $spm "$ask" --greedy -n 8
 check "what was undone goes" 0 "^    blue. (taken back or corrected before)$" - \
     "$rv" learn forget blue. -m $spm --adapter shade
 says "and not what is taught in its words" "blue green" \
-    "$rv" run $spm "$ask" --greedy -n 8 --adapter shade
+    "$rv" run $spm "$ask" --greedy -n 16 --adapter shade
 check "a name has a state of its own" 0 "^teal" - \
     "$rv" teach $spm -q "$ask" -a "teal" --adapter work
 says "that is used by its name" "teal" "$rv" run $spm "$ask" --greedy -n 8 --adapter work
