@@ -382,13 +382,35 @@ static bool is_same(const lesson *x, const rvi_reading *asked, const char *text,
     return same && !a->cut && !asked->cut;
 }
 
-/* Texts that begin alike may ask for anything at an end that was not read. */
-static float judge(const lesson *x, const rvi_reading *asked, float likeness)
+/* Of a script that nobody learned, all words mean the same to the embedder: they must be spelled
+ * alike too. */
+static rv_status judge_spelling(const lesson *x, const char *text, size_t len, float *probability,
+                                rv_error *err)
 {
-    if (x->asked->cut || asked->cut) return 0;
-    if (asked->embedded && likeness < LONG_LIKENESS && (x->asked->is_long || asked->is_long))
-        return 0;
-    return rvi_judge(x->asked, x->answered, asked);
+    rvi_reading *a = NULL, *b = NULL;
+    rv_status st = rvi_reading_new(&a, NULL, x->question, strlen(x->question), false, err);
+    if (!st) st = rvi_reading_new(&b, NULL, text, len, false, err);
+    if (!st && rvi_judge(a, x->answered, b) < rvi_judge_sure(false)) *probability = 0;
+    rvi_reading_free(a);
+    rvi_reading_free(b);
+    return st;
+}
+
+/* Texts that begin alike may ask for anything at an end that was not read, and of one that sets no
+ * words apart nobody can tell which of them differ. */
+static rv_status judge(const lesson *x, const rvi_reading *asked, const char *text, size_t len,
+                       candidate *c, rv_error *err)
+{
+    const rvi_reading *taught = x->asked;
+    rvi_script script = RVI_MAX(taught->script, asked->script);
+    c->probability = 0;
+    if (taught->cut || asked->cut || script == RVI_SCRIPT_RUNS) return RV_OK;
+    if (asked->embedded && c->likeness < LONG_LIKENESS && (taught->is_long || asked->is_long))
+        return RV_OK;
+    c->probability = rvi_judge(taught, x->answered, asked);
+    return script == RVI_SCRIPT_STRANGE && asked->embedded
+               ? judge_spelling(x, text, len, &c->probability, err)
+               : RV_OK;
 }
 
 /* Is the request about what the lesson is about? */
@@ -573,7 +595,7 @@ static rv_status ask_part(rvi_recogniser *r, const part *p, rvi_recognised *out,
         if (list[i].same)
             list[i].probability = 1;
         else if ((!p->lacks_start || !x->begins_apart) && is_about(x, asked))
-            list[i].probability = judge(x, asked, list[i].likeness);
+            st = judge(x, asked, p->text, p->len, &list[i], err);
     }
     if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
     if (!st) st = judge_rests(r, list, n_list, p, asked, err);
