@@ -524,6 +524,16 @@ rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 
+rv_status rv_learner_forget_one(rv_learner *l, uint64_t event, rv_adaptation **out, rv_error *err)
+{
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_forget_one", true, &r, out, err);
+    if (st) return st;
+    st = rvi_learner_forget_one(l->l, event, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
+}
+
 rv_status rv_learner_clean(rv_learner *l, const char *dir, rv_error *err)
 {
     rvi_api_turn turn;

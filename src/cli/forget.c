@@ -1,6 +1,6 @@
-/* Removing what was taught by a piece of its text. The learner forgets by whole words; here a part
- * of a word will do, so each lesson that is meant is forgotten by its whole question, or by its
- * answer where the words of the question are also in another lesson. */
+/* Removing what was taught by a piece of its text. The learner finds texts by whole words; here a
+ * part of a word will do, so each lesson that is meant is looked for here and forgotten by its
+ * number. */
 #include "cli/forget.h"
 
 #include <string.h>
@@ -8,10 +8,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/utf8.h"
-#include "text/chars.h"
 #include "text/unicode.h"
-
-enum { MAX_FORGOTTEN = 1024 }; /* bytes of a text, as the learner takes it */
 
 static bool put_lower(rvi_buf *out, const char *text)
 {
@@ -34,33 +31,6 @@ static bool contains(const char *text, const char *part)
     return in;
 }
 
-/* " the words of a text in lower case ": one list of words is within another where it is a part of
- * it. */
-static bool put_words(rvi_buf *out, const char *text)
-{
-    size_t len = strlen(text);
-    rvi_buf_putc(out, ' ');
-    for (size_t i = 0, used; i < len; i += used) {
-        uint32_t cp;
-        char bytes[4];
-        used = rvi_utf8_decode(text + i, len - i, &cp, NULL);
-        if (rvi_char_alnum(cp))
-            rvi_buf_append(out, bytes, rvi_utf8_encode(rvi_unicode_to_lower(cp), bytes));
-        else if (out->data && out->data[out->len - 1] != ' ')
-            rvi_buf_putc(out, ' ');
-    }
-    if (out->data && out->data[out->len - 1] != ' ') rvi_buf_putc(out, ' ');
-    return rvi_buf_puts(out, "");
-}
-
-static bool has_words(const char *text, const char *words)
-{
-    rvi_buf own = {0};
-    bool has = put_words(&own, text) && strstr(own.data, words);
-    rvi_buf_deinit(&own);
-    return has;
-}
-
 static const char *member(const rvi_json *x, const char *name)
 {
     return rvi_json_string(rvi_json_get(x, name), "");
@@ -71,7 +41,6 @@ static const char ended[] = "ended";
 
 typedef struct found {
     const rvi_json *items[1000]; /* corrections, those of them that ended, the rest */
-    const char *by[1000];        /* the texts that they are forgotten by */
     size_t n, n_trained;
     const rvi_json *before; /* the status */
     rvi_arena arena;
@@ -162,74 +131,17 @@ static bool agrees(found *f)
     return yes;
 }
 
-static bool is_found(const found *f, const rvi_json *x)
-{
-    for (size_t i = 0; i < f->n; i++)
-        if (f->items[i] == x) return true;
-    return false;
-}
-
-/* Would forgetting this text take a lesson along that is not meant? */
-static bool hits_others(const found *f, const char *text)
-{
-    const rvi_json *list = rvi_json_get(f->before, "learned");
-    rvi_buf words = {0};
-    bool hits = false;
-    if (put_words(&words, text))
-        for (size_t i = 0; i < rvi_json_count(list) && !hits; i++) {
-            const rvi_json *x = rvi_json_at(list, i);
-            hits = !is_found(f, x) && (has_words(member(x, "question"), words.data) ||
-                                       has_words(member(x, "answer"), words.data));
-        }
-    rvi_buf_deinit(&words);
-    return hits;
-}
-
 static rv_status forget_all(found *f, cli_learning *l, rv_error *err)
 {
+    static const char still[] = "still to be erased: ";
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < f->n; i++) {
-        char text[MAX_FORGOTTEN + 1];
-        const rvi_json *whole = rvi_json_get(f->items[i], "text");
-        const char *question = whole ? rvi_json_string(whole, "") : member(f->items[i], "question"),
-                   *answer = member(f->items[i], "answer");
-        bool other = *answer && hits_others(f, question) && !hits_others(f, answer), done = false;
-        f->by[i] = other ? answer : question;
-        for (size_t k = 0; k < i && !done; k++) done = !strcmp(f->by[k], f->by[i]);
-        if (done) continue;
-        size_t len = (size_t)snprintf(text, sizeof text, "%s", f->by[i]);
-        if (len >= sizeof text) { /* its beginning, up to a whole word */
-            char *space = strrchr(text, ' ');
-            if (space) *space = 0;
-        }
+        uint64_t event = (uint64_t)rvi_json_int(rvi_json_get(f->items[i], "event"), 0);
         rv_adaptation *a = NULL;
-        static const char still[] = "still to be erased: ";
-        st = rv_learner_forget(l->l, text, &a, err);
+        st = rv_learner_forget_one(l->l, event, &a, err);
         const char *left = a ? strstr(a->notes, still) : NULL;
         if (left) snprintf(f->left, sizeof f->left, "%s", left + strlen(still));
         rv_free(a);
-    }
-    return st;
-}
-
-static bool holds(const rvi_json *const *items, size_t n, const rvi_json *list, int64_t event)
-{
-    for (size_t i = 0; i < n; i++)
-        if (rvi_json_int(rvi_json_get(items[i], "event"), 0) == event) return true;
-    for (size_t i = 0; i < rvi_json_count(list); i++)
-        if (rvi_json_int(rvi_json_get(rvi_json_at(list, i), "event"), 0) == event) return true;
-    return false;
-}
-
-/* What went although it was not meant is told of too. */
-static rv_status find_others(found *f, const cli_learning *l, rv_error *err)
-{
-    const rvi_json *s, *was = rvi_json_get(f->before, "learned");
-    rv_status st = cli_learning_status(l, &f->arena, &s, err);
-    const rvi_json *left = st ? NULL : rvi_json_get(s, "learned");
-    for (size_t i = 0; !st && i < rvi_json_count(was); i++) {
-        const rvi_json *x = rvi_json_at(was, i);
-        if (!holds(f->items, f->n, left, rvi_json_int(rvi_json_get(x, "event"), 0))) add(f, x);
     }
     return st;
 }
@@ -250,7 +162,6 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
     if (asks && !agrees(f)) st = rvi_error(err, RV_E_CANCELLED, "nothing was forgotten");
     if (!st) st = forget_all(f, l, err);
     if (!st) cli_learning_clean(l);
-    if (!st) st = find_others(f, l, err);
     if (!st && json) {
         write_json(f, out);
     } else if (!st) {

@@ -369,9 +369,11 @@ rv_status cli_glance_compare(cli_glance *g, rvi_buf *out, rv_error *err)
         rv_free(now);
     }
     if (st) return st;
-    if (g->n_wordings)
+    if (n_changed)
         rvi_buf_printf(out, "answered otherwise in %d of %d other wordings", n_changed,
                        g->n_wordings);
+    else if (g->n_wordings)
+        rvi_buf_puts(out, "other wordings are answered as before");
     if (g->n > g->n_wordings) {
         if (g->n_wordings) rvi_buf_puts(out, "; ");
         quote(out, g->texts[g->n - 1].data);

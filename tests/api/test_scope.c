@@ -128,6 +128,14 @@ static void exact_is_for_one_question(void **state)
     /* what ended is told of until it is forgotten */
     assert_status(l, "\"ended\":[{\"event\":2,\"question\":\"What is Kakovin's dog?\","
                      "\"answer\":\"Rex\",\"trained\":false}]");
+    assert_ok(rv_learner_forget_one(l, 2, NULL, err)); /* not what stands, of the same words */
+    for (int reopened = 0; reopened < 2; reopened++) {
+        assert_status(l, "\"ended\":[]");
+        assert_true(says(l, dog, "Rex"));
+        rv_learner_free(&l);
+        l = new_learner(&store);
+    }
+    assert_refused(RV_E_INVALID, rv_learner_forget_one(l, 0, NULL, err));
     assert_ok(rv_learner_forget(l, "Kakovin", NULL, err));
     assert_status(l, "\"learned\":[],\"ended\":[]");
     rv_learner_free(&l);

@@ -175,6 +175,13 @@ check "and not found again" 1 - "nothing that was taught contains 'weav'" \
 check "so is what was corrected since" 0 "^    purple (taken back or corrected before)$" - \
     "$rv" learn forget purple -m $spm --adapter ended
 says "and what took its place stays" "green" "$rv" run $spm "$ask" --greedy -n 8 --adapter ended
+"$rv" teach $spm -q "$ask" -a "blue." --adapter shade >"$tmp/none" 2>&1
+"$rv" learn undo -m $spm --adapter shade >"$tmp/none" 2>&1
+"$rv" teach $spm -q "$ask" -a "blue green" --adapter shade >"$tmp/none" 2>&1
+check "what was undone goes" 0 "^    blue. (taken back or corrected before)$" - \
+    "$rv" learn forget blue. -m $spm --adapter shade
+says "and not what is taught in its words" "blue green" \
+    "$rv" run $spm "$ask" --greedy -n 16 --adapter shade
 check "a name has a state of its own" 0 "^teal" - \
     "$rv" teach $spm -q "$ask" -a "teal" --adapter work
 says "that is used by its name" "teal" "$rv" run $spm "$ask" --greedy -n 8 --adapter work

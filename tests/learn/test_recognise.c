@@ -9,6 +9,7 @@
 
 #include "harness/assert_ok.h"
 #include "learn/recognise/reading.h"
+#include "learn/recognise/identity.h"
 #include "learn/recognise/recogniser.h"
 #include "learn/recognise/sentences.h"
 
@@ -76,7 +77,65 @@ static void long_texts_are_read_to_a_limit(void **state)
     rvi_buf_deinit(&text);
 }
 
+static bool reads_long(const char *word, const char *between, int n)
+{
+    rvi_buf text = {0};
+    for (int i = 0; i < n; i++) assert_true(rvi_buf_printf(&text, "%s%s", i ? between : "", word));
+    rvi_reading *r = read_text(text.data);
+    bool is = r->is_long;
+    rvi_reading_free(r);
+    rvi_buf_deinit(&text);
+    return is;
+}
+
+/* A text is as long in every script: a word of two syllables 14 and 28 times. */
+static void long_is_a_matter_of_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word, *between;
+    } scripts[] = {
+        {"river", " "},
+        {"\xD1\x80\xD0\xB5\xD0\xBA\xD0\xB0", " "}, /* Russian */
+        {"\xE6\xB2\xB3\xE6\xB5\x81", ""},          /* Chinese */
+        {"\xE5\xB7\x9D\xE3\x81\xAE", ""},          /* Japanese */
+        {"\xE0\xB9\x81\xE0\xB8\xA1\xE0\xB9\x88\xE0\xB8\x99\xE0\xB9\x89\xE0\xB8\xB3", ""}, /* Thai */
+    };
+    for (size_t i = 0; i < RVI_COUNT(scripts); i++) {
+        assert_false(reads_long(scripts[i].word, scripts[i].between, 14));
+        assert_true(reads_long(scripts[i].word, scripts[i].between, 28));
+    }
+}
+
 /* ---- recognising ---- */
+
+/* Who one is and what one is called is the same question, in one language. */
+static void a_name_is_asked_for_in_many_ways(void **state)
+{
+    (void)state;
+    rvi_recogniser *r = recogniser();
+    assert_ok(rvi_recogniser_add(r, 3, "Who are you?", "I am Ruvi.", err));
+    assert_true(ask(r, "What's your name?").sure);
+    assert_true(ask(r, "Hello! WHAT IS YOUR NAME").sure);
+    assert_true(ask(r, "Could you introduce yourself, please?").sure);
+    static const char *const others[] = {"",
+                                         "?",
+                                         "What is my name?",
+                                         "Who made you?",
+                                         "Who are they?",
+                                         "What does your name mean?",
+                                         "What is your name for this plant?"};
+    for (size_t i = 0; i < RVI_COUNT(others); i++)
+        assert_int_equal(rvi_identity_asked(others[i], strlen(others[i])), 0);
+    static const char german[] = "Wie hei\xC3\x9Ft du?";
+    assert_int_not_equal(rvi_identity_asked(german, sizeof german - 1), 0);
+    assert_false(ask(r, german).sure);
+    assert_ok(rvi_recogniser_add(r, 2, "What is your name?", "Ruvi.", err));
+    assert_int_equal(ask(r, "who are you").lesson, 3); /* each its own, though one is newer, */
+    assert_int_equal(ask(r, "what is your name").lesson, 2);
+    assert_int_equal(ask(r, "What are you called?").lesson, 3); /* and else the newest */
+    rvi_recogniser_free(r);
+}
 
 static void the_very_question_is_recognised(void **state)
 {
@@ -355,6 +414,8 @@ int main(void)
         cmocka_unit_test(words_are_found_in_every_script),
         cmocka_unit_test(accents_and_capitals_make_no_difference),
         cmocka_unit_test(long_texts_are_read_to_a_limit),
+        cmocka_unit_test(long_is_a_matter_of_words),
+        cmocka_unit_test(a_name_is_asked_for_in_many_ways),
         cmocka_unit_test(the_very_question_is_recognised),
         cmocka_unit_test(manners_around_a_question_do_not_hide_it),
         cmocka_unit_test(what_is_compared_is_not_left_out),

@@ -106,7 +106,7 @@ static const char *what_is_missing(const rvi_feedback *f)
     if (needs & NEEDS_ABOUT && rvi_text_blank(f->answer) && rvi_text_blank(f->question))
         return "neither an answer nor a question is named";
     if (needs & NEEDS_TARGET && !f->target) return "no event is named";
-    if (needs & NEEDS_NOTE && rvi_text_blank(f->note)) return "the text is empty";
+    if (needs & NEEDS_NOTE && !f->target && rvi_text_blank(f->note)) return "the text is empty";
     if (needs & NEEDS_GENERATION && !f->generation) return "no generation is named";
     if (needs & NEEDS_RANGE && !f->first) return "no events are named";
     if (needs & NEEDS_DIGEST && !f->digest[0]) return "there is no digest";

@@ -24,7 +24,7 @@
     X(THUMB, "thumb", NEEDS_SCORE | NEEDS_ABOUT)          /* score 1: up, 0: down */               \
     X(SCORE, "score", NEEDS_SCORE | NEEDS_ABOUT)          /* 0..1 */                               \
     X(UNDO, "undo", NEEDS_TARGET)                         /* of the event `target` */              \
-    X(FORGET, "forget", NEEDS_NOTE)                       /* note: the text to forget */           \
+    X(FORGET, "forget", NEEDS_NOTE)                       /* note: the text, or `target` alone */  \
     X(PUBLISH, "publish", NEEDS_GENERATION | NEEDS_RANGE) /* a new generation */                   \
     X(ROLLBACK, "rollback", 0)                            /* back to `generation`, 0: the base */  \
     X(IMPORT, "import", NEEDS_GENERATION | NEEDS_DIGEST)  /* an adapter from outside */            \

@@ -6,10 +6,10 @@
 
 /* ---- applying events ---- */
 
-rv_status rvi_learner_end(rvi_learner *l, rvi_text given, uint64_t by, int *n, rv_error *err)
+rv_status rvi_learner_end(rvi_learner *l, const rvi_feedback *f, int *n, rv_error *err)
 {
-    rv_status st = rvi_lessons_forget(&l->lessons, given, by, n, err);
-    return st ? st : rvi_preferences_forget(&l->preferences, given, by, n, err);
+    rv_status st = rvi_lessons_forget(&l->lessons, f, n, err);
+    return st ? st : rvi_preferences_forget(&l->preferences, f, n, err);
 }
 
 /* Each owner looks at the events that concern it. Lessons and pairs come before generations, which
@@ -29,7 +29,7 @@ rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err
         rvi_learner_withdraw(l, f->seq, false, &n_gone, &n_again);
         return RV_OK;
     case RVI_FEEDBACK_FORGET:
-        st = rvi_learner_end(l, f->note, f->seq, &n, err);
+        st = rvi_learner_end(l, f, &n, err);
         rvi_learner_withdraw(l, f->seq, true, &n_gone, &n_again);
         return st;
     case RVI_FEEDBACK_PUBLISH:

@@ -291,6 +291,20 @@ rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *
     return st;
 }
 
+static rv_status forget(rvi_learner *l, rvi_feedback *f, rvi_adaptation *out, rv_error *err)
+{
+    rv_status st = rvi_learner_log(l, f, err);
+    if (st) return st;
+    l->history.n = 0; /* taking back something older might bring it back */
+    out->event = f->seq;
+    st = rvi_learner_end(l, f, &out->samples_used, err);
+    out->applied = out->samples_used > 0;
+    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
+    if (!st) st = note_withdrawn(l, f->seq, true, out, err);
+    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
+    return st ? st : read;
+}
+
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
@@ -298,14 +312,13 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
         return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", FORGET_MAX);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
     f.note = rvi_text_of(text);
-    rv_status st = rvi_learner_log(l, &f, err);
-    if (st) return st;
-    l->history.n = 0; /* taking back something older might bring it back */
-    out->event = f.seq;
-    st = rvi_learner_end(l, f.note, f.seq, &out->samples_used, err);
-    out->applied = out->samples_used > 0;
-    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
-    if (!st) st = note_withdrawn(l, f.seq, true, out, err);
-    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
-    return st ? st : read;
+    return forget(l, &f, out, err);
+}
+
+rv_status rvi_learner_forget_one(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
+{
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
+    f.target = event;
+    return forget(l, &f, out, err);
 }

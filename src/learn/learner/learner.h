@@ -220,6 +220,8 @@ rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *
                               rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_forget_one(rvi_learner *l, uint64_t event, rvi_adaptation *out,
+                                 rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
                                   rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err) RVI_MUST_CHECK;

@@ -83,6 +83,74 @@ static void find_segments(segments *out, const char *text, size_t len)
     }
 }
 
+typedef struct range {
+    uint32_t first, last;
+} range;
+
+static bool is_in(uint32_t c, const range *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (c >= r[i].first && c <= r[i].last) return true;
+    return false;
+}
+
+/* Thai, Lao, Burmese and Khmer: written without spaces between words, and read in runs. */
+static bool lacks_spaces(uint32_t c)
+{
+    static const range runs[] = {{0x0E00, 0x0EFF}, {0x1000, 0x109F}, {0x1780, 0x17FF}};
+    return is_in(c, runs, RVI_COUNT(runs));
+}
+
+/* Latin, Cyrillic, Arabic, Devanagari and Hangul, beside those of Han characters: the encoder has
+ * hardly a word of others, and the judge saw none. */
+static bool is_learned(uint32_t c)
+{
+    static const range learned[] = {{0x0000, 0x024F}, {0x0400, 0x052F}, {0x0600, 0x06FF},
+                                    {0x0900, 0x097F}, {0x1100, 0x11FF}, {0x1E00, 0x1EFF},
+                                    {0x3130, 0x318F}, {0xAC00, 0xD7AF}, {0xFF00, 0xFFEF}};
+    return is_in(c, learned, RVI_COUNT(learned));
+}
+
+static uint32_t first_of(const char *text, const segment *s)
+{
+    uint32_t c;
+    bool valid;
+    (void)rvi_utf8_decode(text + s->at, s->len, &c, &valid);
+    return c;
+}
+
+static rvi_script learned_of(const char *text, const segments *all)
+{
+    size_t n = 0, n_strange = 0, n_runs = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const segment *s = &all->s[i];
+        uint32_t c = first_of(text, s);
+        bool strange = (s->script == LETTERS || s->script == SYMBOL) && !is_learned(c);
+        n += s->script != PUNCTUATION;
+        n_strange += strange;
+        n_runs += strange && lacks_spaces(c);
+    }
+    if (2 * n_strange < n || !n) return RVI_SCRIPT_LEARNED;
+    return 2 * n_runs >= n_strange ? RVI_SCRIPT_RUNS : RVI_SCRIPT_STRANGE;
+}
+
+/* How many words a language with spaces would have for it. */
+static float words_of(const char *text, const segment *s)
+{
+    static const float HAN_WORD = 0.6f, LETTER_WORD = 0.2f;
+    if (s->script == PUNCTUATION) return 0;
+    if (s->script == HAN) return HAN_WORD;
+    if (!lacks_spaces(first_of(text, s))) return 1;
+    return fmaxf(LETTER_WORD * (float)rvi_utf8_count(text + s->at, s->len), 1);
+}
+
+static bool is_long(const char *text, const segments *all)
+{
+    float n = 0;
+    for (size_t i = 0; i < all->n; i++) n += words_of(text, &all->s[i]);
+    return n >= RVI_LONG_WORDS;
+}
+
 /* ---- spelling ---- */
 
 /* Lower case, decomposed, without combining marks. */
@@ -349,6 +417,8 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
     if (!st && !r) st = rvi_nomem(err, "reading");
     if (!st) r->embedded = e != NULL;
     if (!st) r->cut = all->cut;
+    if (!st) r->is_long = is_long(text, all);
+    if (!st) r->script = learned_of(text, all);
     for (size_t i = from; !st && i < all->n; i++) {
         if (all->s[i].script == PUNCTUATION) continue;
         st = read_word(r, text, all, i, err);
@@ -442,7 +512,7 @@ rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *q
 /* ---- as bytes ---- */
 
 typedef struct saved {
-    uint32_t n, embedded, cut, brief, n_ids;
+    uint32_t n, embedded, cut, is_long, script, brief, n_ids;
     int32_t ids[RVI_EMBEDDER_COMPARED];
     rvi_gist gist;
 } saved;
@@ -452,6 +522,8 @@ bool rvi_reading_save(const rvi_reading *r, rvi_buf *out)
     saved head = {.n = (uint32_t)r->n,
                   .embedded = r->embedded,
                   .cut = r->cut,
+                  .is_long = r->is_long,
+                  .script = r->script,
                   .brief = r->brief,
                   .n_ids = (uint32_t)r->n_ids,
                   .gist = r->gist};
@@ -495,7 +567,8 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     *out = NULL;
     if (len >= sizeof head) memcpy(&head, at, sizeof head);
     if (len < sizeof head || head.n > RVI_READING_WORDS || head.embedded > 1 || head.cut > 1 ||
-        head.brief > 1 || head.n_ids > RVI_EMBEDDER_COMPARED ||
+        head.is_long > 1 || head.script > RVI_SCRIPT_RUNS || head.brief > 1 ||
+        head.n_ids > RVI_EMBEDDER_COMPARED ||
         len != sizeof head + head.n * (sizeof(rvi_read_word) + (head.brief ? 0 : EACH)))
         return rvi_error(err, RV_E_STORAGE, "no reading of a text");
     rvi_reading *r = new_block(head.n, head.brief);
@@ -503,6 +576,8 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     r->n = (int)head.n;
     r->embedded = head.embedded;
     r->cut = head.cut;
+    r->is_long = head.is_long;
+    r->script = (rvi_script)head.script;
     r->n_ids = (int)head.n_ids;
     memcpy(r->ids, head.ids, sizeof head.ids);
     r->gist = head.gist;

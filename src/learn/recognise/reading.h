@@ -12,6 +12,7 @@
 
 enum {
     RVI_READING_WORDS = 28,
+    RVI_LONG_WORDS = RVI_READING_WORDS,
     RVI_READING_CHARS = 2000, /* of a text that are looked at */
     RVI_SPELLING = 128,       /* hashed pairs and triples of characters */
 };
@@ -35,10 +36,21 @@ typedef struct rvi_gist {
     float meaning[RVI_EMBEDDER_WIDTH]; /* length 1, or zero without an embedder */
 } rvi_gist;
 
+/* What the judge has learned of the script that most of a text's words are written in. */
+typedef enum rvi_script {
+    RVI_SCRIPT_LEARNED,
+    RVI_SCRIPT_STRANGE, /* nothing: its words are told apart by how they are spelled */
+    RVI_SCRIPT_RUNS,    /* nothing, and it sets no words apart */
+} rvi_script;
+
 typedef struct rvi_reading {
     int n; /* words; 0: none, and nothing can be said about the text */
     bool embedded;
     bool cut; /* the end of the text was not read */
+    /* It has RVI_LONG_WORDS and more, as languages with spaces count them: of characters of scripts
+     * without them several make a word. */
+    bool is_long;
+    rvi_script script;
     rvi_gist gist;
     rvi_read_word words[RVI_READING_WORDS];
     int n_ids; /* the last tokens of the text, for the embedder to compare with another */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "learn/journal/text.h"
 #include "learn/recognise/follow.h"
+#include "learn/recognise/identity.h"
 #include "learn/recognise/judge.h"
 #include "learn/recognise/rest.h"
 #include "learn/recognise/sentences.h"
@@ -30,6 +31,7 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 #define CLEAR         2.7f
 #define NEARLY        0.02f /* probabilities that differ by less are alike */
 #define SPELLED_ALIKE 0.4f
+#define IDENTITY      0.9f /* less than of the very question, by more than NEARLY */
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
  * logarithm, with the logarithm of their number beyond a FEW. */
 #define CHANCE 0.25f
@@ -38,9 +40,8 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
  * in a request, the rare ones counting most: without them it asks for the same of anything. */
 #define ABOUT 0.55f
 
-/* Of a long text as many words count as are read. Judge and embedder learned from short ones, and
- * find long ones alike that have nothing to do with each other: on the whole they must be this
- * alike. */
+/* Judge and embedder learned from short texts, and find long ones alike that have nothing to do
+ * with each other: on the whole they must be this alike. */
 #define LONG_LIKENESS 0.82f
 
 /* A gist that is looked at often: in steps of 1 / STEPS, whose products compilers make vectors of
@@ -54,6 +55,7 @@ typedef struct lesson {
     uint64_t number;
     char *question, *answer;
     bool begins_apart;             /* with a few words before a comma: "Which is older, ..." */
+    int identity;                  /* the language of a question who one is; 0: it asks for more */
     bool outlined;                 /* its outline was made */
     rvi_reading *about;            /* what stands before a question that needs it; NULL: none */
     rvi_reading *asked, *answered; /* NULL: not needed yet */
@@ -168,6 +170,7 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
     const char *bare = x.question;
     x.begins_apart =
         rvi_sentence_trim(&bare, strlen(x.question), CLAUSE_BYTES) && bare > x.question;
+    x.identity = rvi_identity_asked(x.question, strlen(x.question));
     size_t at = r->n++;
     for (; at > 0 && r->lessons[at - 1].number > number; at--) {
         r->lessons[at] = r->lessons[at - 1];
@@ -379,17 +382,35 @@ static bool is_same(const lesson *x, const rvi_reading *asked, const char *text,
     return same && !a->cut && !asked->cut;
 }
 
-static bool is_long(const lesson *x, const rvi_reading *asked)
+/* Of a script that nobody learned, all words mean the same to the embedder: they must be spelled
+ * alike too. */
+static rv_status judge_spelling(const lesson *x, const char *text, size_t len, float *probability,
+                                rv_error *err)
 {
-    return x->asked->n == RVI_READING_WORDS || asked->n == RVI_READING_WORDS;
+    rvi_reading *a = NULL, *b = NULL;
+    rv_status st = rvi_reading_new(&a, NULL, x->question, strlen(x->question), false, err);
+    if (!st) st = rvi_reading_new(&b, NULL, text, len, false, err);
+    if (!st && rvi_judge(a, x->answered, b) < rvi_judge_sure(false)) *probability = 0;
+    rvi_reading_free(a);
+    rvi_reading_free(b);
+    return st;
 }
 
-/* Texts that begin alike may ask for anything at an end that was not read. */
-static float judge(const lesson *x, const rvi_reading *asked, float likeness)
+/* Texts that begin alike may ask for anything at an end that was not read, and of one that sets no
+ * words apart nobody can tell which of them differ. */
+static rv_status judge(const lesson *x, const rvi_reading *asked, const char *text, size_t len,
+                       candidate *c, rv_error *err)
 {
-    if (x->asked->cut || asked->cut) return 0;
-    if (asked->embedded && likeness < LONG_LIKENESS && is_long(x, asked)) return 0;
-    return rvi_judge(x->asked, x->answered, asked);
+    const rvi_reading *taught = x->asked;
+    rvi_script script = RVI_MAX(taught->script, asked->script);
+    c->probability = 0;
+    if (taught->cut || asked->cut || script == RVI_SCRIPT_RUNS) return RV_OK;
+    if (asked->embedded && c->likeness < LONG_LIKENESS && (taught->is_long || asked->is_long))
+        return RV_OK;
+    c->probability = rvi_judge(taught, x->answered, asked);
+    return script == RVI_SCRIPT_STRANGE && asked->embedded
+               ? judge_spelling(x, text, len, &c->probability, err)
+               : RV_OK;
 }
 
 /* Is the request about what the lesson is about? */
@@ -535,13 +556,26 @@ static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const
         const lesson *x = &r->lessons[c->at];
         float rest = 1;
         if (c->same || (r->embedder && !c->compared) || c->probability < sure_of(r) ||
-            !is_long(x, asked))
+            !(x->asked->is_long || asked->is_long))
             continue;
         st = rvi_rest_judge(r->embedder, x->question, x->answered, p->request, p->n_request, &rest,
                             err);
         c->probability = fminf(c->probability, rest);
     }
     return st;
+}
+
+/* Who one is may be asked in words that have nothing in common. */
+static void ask_identity(const rvi_recogniser *r, const part *p, rvi_recognised *out, size_t max,
+                         size_t *n)
+{
+    int language = rvi_identity_asked(p->text, p->len);
+    for (size_t i = 0; language && i < r->n; i++)
+        if (r->lessons[i].identity == language)
+            put_in(&(rvi_recognised){.lesson = r->lessons[i].number,
+                                     .probability = IDENTITY,
+                                     .sure = true},
+                   out, max, n);
 }
 
 /* Adds the lessons that this part of a request may ask for to the likeliest so far. */
@@ -559,7 +593,7 @@ static rv_status ask_part(rvi_recogniser *r, const part *p, rvi_recognised *out,
         if (list[i].same)
             list[i].probability = 1;
         else if ((!p->lacks_start || !x->begins_apart) && is_about(x, asked))
-            list[i].probability = judge(x, asked, list[i].likeness);
+            st = judge(x, asked, p->text, p->len, &list[i], err);
     }
     if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
     if (!st) st = judge_rests(r, list, n_list, p, asked, err);
@@ -574,6 +608,7 @@ static rv_status ask_part(rvi_recogniser *r, const part *p, rvi_recognised *out,
         if (found.sure) look_for_words(&r->lessons[c->at], asked, &found);
         put_in(&found, out, max, n);
     }
+    if (!st) ask_identity(r, p, out, max, n);
     rvi_reading_free(asked);
     return st;
 }

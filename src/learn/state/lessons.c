@@ -131,19 +131,21 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
     return ended;
 }
 
-rv_status rvi_lessons_forget(rvi_lessons *l, rvi_text text, uint64_t by, int *n, rv_error *err)
+rv_status rvi_lessons_forget(rvi_lessons *l, const rvi_feedback *f, int *n, rv_error *err)
 {
+    const rvi_text text = f->note;
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
-        bool in = false;
-        st = rvi_words_contain(&in, x->question, strlen(x->question), text.data, text.len, err);
-        if (!st && !in)
+        bool in = x->event == f->target;
+        if (!f->target)
+            st = rvi_words_contain(&in, x->question, strlen(x->question), text.data, text.len, err);
+        if (!st && !f->target && !in)
             st = rvi_words_contain(&in, x->answer, strlen(x->answer), text.data, text.len, err);
         if (!in) continue;
         *n += x->in_force;
         x->forgotten = true;
-        end(x, by);
+        end(x, f->seq);
     }
     return st;
 }

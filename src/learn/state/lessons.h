@@ -53,9 +53,9 @@ rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unk
 /* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
  * not stand. */
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
-/* All with this text in their question or answer end, those that did not stand any more too; *n:
- * becomes so many more as stood. */
-rv_status rvi_lessons_forget(rvi_lessons *l, rvi_text text, uint64_t by, int *n,
+/* The one that the event names, or all with its text in their question or answer, end, those that
+ * did not stand any more too; *n: becomes so many more as stood. */
+rv_status rvi_lessons_forget(rvi_lessons *l, const rvi_feedback *f, int *n,
                              rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came; forgetting is left to the learner. */
 rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,

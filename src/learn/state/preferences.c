@@ -47,19 +47,19 @@ bool rvi_preferences_remove(rvi_preferences *p, uint64_t event)
     return false;
 }
 
-rv_status rvi_preferences_forget(rvi_preferences *p, rvi_text text, uint64_t by, int *n,
-                                 rv_error *err)
+rv_status rvi_preferences_forget(rvi_preferences *p, const rvi_feedback *f, int *n, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; i < p->n; i++) {
         rvi_preference *x = &p->list[i];
         const char *fields[] = {x->question, x->chosen, x->rejected};
-        bool in = false;
-        for (size_t k = 0; !st && !in && k < RVI_COUNT(fields); k++)
-            st = rvi_words_contain(&in, fields[k], strlen(fields[k]), text.data, text.len, err);
+        bool in = x->event == f->target;
+        for (size_t k = 0; !st && !in && !f->target && k < RVI_COUNT(fields); k++)
+            st = rvi_words_contain(&in, fields[k], strlen(fields[k]), f->note.data, f->note.len,
+                                   err);
         if (!in && !st) continue;
         *n += !x->forgotten_by;
-        x->forgotten_by = by;
+        x->forgotten_by = f->seq;
     }
     return st;
 }

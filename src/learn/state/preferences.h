@@ -23,9 +23,9 @@ rv_status rvi_preferences_add(rvi_preferences *p, uint64_t event, rvi_text quest
 bool rvi_preference_waits(const rvi_preference *x);
 /* Takes out one that no adapter was made of; false: there is none. */
 bool rvi_preferences_remove(rvi_preferences *p, uint64_t event);
-/* All with this text in their question or answers; *n: becomes so many more. What cannot be looked
- * at is not known any more either. */
-rv_status rvi_preferences_forget(rvi_preferences *p, rvi_text text, uint64_t by, int *n,
+/* The one that the event names, or all with its text in their question or answers; *n: becomes so
+ * many more. What cannot be looked at is not known any more either. */
+rv_status rvi_preferences_forget(rvi_preferences *p, const rvi_feedback *f, int *n,
                                  rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came. */
 rv_status rvi_preferences_apply(rvi_preferences *p, const rvi_feedback *f,
