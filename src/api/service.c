@@ -373,6 +373,8 @@ rv_status rv_service_drain(rv_service *s, double wait, rv_batch **out, rv_error 
         wait = end - rvi_os_seconds();
     }
     if (*out) notify(s); /* computing may have waited for it */
+    /* two that come at once wake one thread: the other is for the next */
+    if (*out && s->news && rvi_scheduler_has_told(s->s)) rvi_wakeup_post(s->news);
     return RV_OK;
 }
 

@@ -157,6 +157,11 @@ rv_batch *rvi_scheduler_take(rvi_scheduler *s)
     return rvi_events_take(&s->events);
 }
 
+bool rvi_scheduler_has_told(const rvi_scheduler *s)
+{
+    return atomic_load(&s->events.n_undrained) > 0;
+}
+
 void rvi_scheduler_read(const rvi_scheduler *s, rv_service_metrics *out)
 {
     rvi_figures_read(&s->figures, out);

@@ -3,9 +3,9 @@
  * A request has one job for each of its choices. A job waits in its tenant's queue, runs (it has a
  * session with an answer, and pages), waits again if its pages are needed more elsewhere, and ends.
  *
- * Threads: rvi_scheduler_submit, _cancel, _take and _read may be called by any thread; they take
- * the lock for moments. Everything else is done by the one thread that steps, which is the
- * engine's. */
+ * Threads: rvi_scheduler_submit, _cancel, _take, _has_told and _read may be called by any thread;
+ * they take the lock for moments. Everything else is done by the one thread that steps, which is
+ * the engine's. */
 #ifndef RVI_SCHEDULER_SCHEDULER_H
 #define RVI_SCHEDULER_SCHEDULER_H
 
@@ -105,7 +105,8 @@ typedef struct rvi_step {
 /* So many schedulers take turns from now on: steps are that much shorter. */
 void rvi_scheduler_share(rvi_scheduler *s, int n);
 rvi_step rvi_scheduler_step(rvi_scheduler *s);
-rv_batch *rvi_scheduler_take(rvi_scheduler *s); /* NULL: none */
+rv_batch *rvi_scheduler_take(rvi_scheduler *s);      /* NULL: none */
+bool rvi_scheduler_has_told(const rvi_scheduler *s); /* and nobody has taken it */
 /* From any thread: pages that are merely kept are given up in the next step. Returns how many of
  * the bytes that will be; 0 asks how many there are. */
 uint64_t rvi_scheduler_shrink(rvi_scheduler *s, uint64_t bytes);

@@ -6,6 +6,7 @@
 #include "scheduler/served.h"
 
 #include "api/service.h"
+#include "base/os.h"
 
 static const char *const model_path = "tests/gguf/llama-spm.gguf";
 enum { N_PROMPT = 75, N_NEW = 20 };
@@ -492,6 +493,54 @@ static void ring(void *ctx)
     atomic_fetch_add(&((bell *)ctx)->n, 1);
 }
 
+enum { PATIENCE = 20 }; /* seconds */
+
+typedef struct drainer {
+    rv_service *svc;
+    atomic_bool waits;
+    bool got;
+    double seconds;
+} drainer;
+
+static void drain_once(void *ctx)
+{
+    drainer *d = ctx;
+    rv_batch *b = NULL;
+    double begun = rvi_os_seconds();
+    atomic_store(&d->waits, true);
+    d->got = !rv_service_drain(d->svc, PATIENCE, &b, NULL) && b;
+    d->seconds = rvi_os_seconds() - begun;
+    rv_free(b);
+}
+
+/* Two wait, and two batches come before the first has woken up: neither goes on sleeping. */
+static void two_may_drain(void **state)
+{
+    enum { TIMES = 40 };
+    (void)state;
+    rv_service *svc = service_of(&(rv_service_options){0});
+    rv_generate_options go = greedy(1);
+    assert_ok(rvi_wakeup_new(&svc->news, err));
+    for (int k = 0; k < TIMES; k++) {
+        drainer d[2] = {{.svc = svc}, {.svc = svc}};
+        rvi_thread *threads[2];
+        size_t left;
+        for (int i = 0; i < 2; i++) {
+            assert_ok(rvi_thread_start(&threads[i], drain_once, &d[i], false, err));
+            while (!atomic_load(&d[i].waits)) rvi_thread_sleep(1e-4);
+        }
+        rvi_thread_sleep(2e-3);
+        for (int i = 0; i < 2; i++) {
+            rv_service_cancel(svc, submit(svc, i, &go, NULL).request);
+            assert_ok(rv_service_step(svc, &left, err)); /* which takes no time so */
+        }
+        assert_int_equal(left, 0);
+        for (int i = 0; i < 2; i++) rvi_thread_join(threads[i]);
+        for (int i = 0; i < 2; i++) assert_true(d[i].got && d[i].seconds < 0.75 * PATIENCE);
+    }
+    rv_service_free(&svc);
+}
+
 static void with_a_thread(void **state)
 {
     (void)state;
@@ -674,14 +723,22 @@ static void templates_with_the_time(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_equal_those_alone),  cmocka_unit_test(beginnings_are_shared),
-        cmocka_unit_test(turns_are_shared),           cmocka_unit_test(choices_share_the_prompt),
-        cmocka_unit_test(embeddings_and_scores),      cmocka_unit_test(encoders_embed),
-        cmocka_unit_test(cancel_and_timeout),         cmocka_unit_test(one_fails),
-        cmocka_unit_test(answers_fill_the_context),   cmocka_unit_test(refusals),
-        cmocka_unit_test(waits_for_a_drain),          cmocka_unit_test(templates_with_the_time),
-        cmocka_unit_test(training_gets_some_time),    cmocka_unit_test(two_services_rest_together),
-        cmocka_unit_test(slow_beginnings_are_spread), cmocka_unit_test(with_a_thread)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_equal_those_alone),
+                                       cmocka_unit_test(beginnings_are_shared),
+                                       cmocka_unit_test(turns_are_shared),
+                                       cmocka_unit_test(choices_share_the_prompt),
+                                       cmocka_unit_test(embeddings_and_scores),
+                                       cmocka_unit_test(encoders_embed),
+                                       cmocka_unit_test(cancel_and_timeout),
+                                       cmocka_unit_test(one_fails),
+                                       cmocka_unit_test(answers_fill_the_context),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(waits_for_a_drain),
+                                       cmocka_unit_test(templates_with_the_time),
+                                       cmocka_unit_test(training_gets_some_time),
+                                       cmocka_unit_test(two_services_rest_together),
+                                       cmocka_unit_test(slow_beginnings_are_spread),
+                                       cmocka_unit_test(two_may_drain),
+                                       cmocka_unit_test(with_a_thread)};
     return cmocka_run_group_tests_name("service", tests, open_it, close_it);
 }
