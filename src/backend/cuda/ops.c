@@ -497,6 +497,10 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                                    shared_for(c, (rvi_cuda_kernel)k, large[i].bytes));
     for (int k = RVI_CUDA_product_ring_Q4_0; !r && k <= RVI_CUDA_product_ring_IQ4_XS; k++)
         r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 100);
+    /* Weights of 16 bits come through what is not shared; two rows of 14,336 columns fit here. */
+    for (int k = 0; !r && k < RVI_CUDA_KERNELS; k++)
+        if (rvi_cuda_is_row_16((rvi_cuda_kernel)k))
+            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 44);
     if (r == RVI_CU_INVALID)
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "this CUDA device has too little shared memory: a block needs 99 KiB, as "
