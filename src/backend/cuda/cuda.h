@@ -281,6 +281,7 @@ void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
 
 /* products.c: parts in panels. */
 bool rvi_cuda_is_row(rvi_cuda_kernel k);    /* a product of one row? */
+bool rvi_cuda_is_ring(rvi_cuda_kernel k);   /* by rings? */
 bool rvi_cuda_is_row_16(rvi_cuda_kernel k); /* with weights of 16 bits alone? */
 int rvi_cuda_segments(int n);               /* of a row of n columns */
 bool rvi_cuda_go_together(const rvi_matmul *m);

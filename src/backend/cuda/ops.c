@@ -460,13 +460,26 @@ static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
     return RVI_MIN(most, (int)c->shared);
 }
 
-/* Kernels that follow each other where one row is computed: a processor divides its fast memory
- * anew only when nothing runs there, and they are to overlap. */
-static bool writes_a_row(rvi_cuda_kernel k)
+/* What a kernel wants of a processor's fast memory as shared memory, in percent; 0: what the driver
+ * thinks. A processor divides it anew only when nothing runs there, so those that follow each other
+ * where one row is computed want much of it. Weights that are not copied to rings come through the
+ * rest: those of 16 bits lose a tenth of their speed at 100, and two rows of 14,336 columns fit in
+ * 44; of others 1b's lose a twentieth at 100 and nothing at 72. */
+static int shared_part(rvi_cuda_kernel k)
 {
-    return rvi_cuda_is_row(k) || k == RVI_CUDA_heads_row || k == RVI_CUDA_attention_row ||
-           k == RVI_CUDA_attention_join || k == RVI_CUDA_bring || k == RVI_CUDA_gather ||
-           k == RVI_CUDA_best || k == RVI_CUDA_signal;
+    if (rvi_cuda_is_row_16(k)) return 44;
+    if (rvi_cuda_is_ring(k)) return 100;
+    if (rvi_cuda_is_row(k)) return 72;
+    switch (k) {
+    case RVI_CUDA_heads_row:
+    case RVI_CUDA_attention_row:
+    case RVI_CUDA_attention_join:
+    case RVI_CUDA_bring:
+    case RVI_CUDA_gather:
+    case RVI_CUDA_best:
+    case RVI_CUDA_signal: return 100;
+    default: return 0;
+    }
 }
 
 static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
@@ -513,8 +526,9 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
                                    shared_for(c, (rvi_cuda_kernel)k, large[i].bytes));
     for (int k = 0; !r && k < RVI_CUDA_KERNELS; k++)
-        if (writes_a_row((rvi_cuda_kernel)k))
-            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART, 100);
+        if (shared_part((rvi_cuda_kernel)k))
+            r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_PART,
+                                   shared_part((rvi_cuda_kernel)k));
     if (r == RVI_CU_INVALID)
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "this CUDA device has too little shared memory: a block needs 99 KiB, as "

@@ -60,11 +60,17 @@ static bool has_16_bits(rvi_qtype type)
     return type == RVI_F16 || type == RVI_BF16;
 }
 
+bool rvi_cuda_is_ring(rvi_cuda_kernel k)
+{
+    return k == RVI_CUDA_product_ring ||
+           (k >= RVI_CUDA_product_ring_Q4_0 && k <= RVI_CUDA_product_ring_IQ4_XS);
+}
+
 bool rvi_cuda_is_row(rvi_cuda_kernel k)
 {
     return (k >= RVI_CUDA_product_row && k <= RVI_CUDA_product_ring) ||
            (k >= RVI_CUDA_product_row_Q4_0 && k <= RVI_CUDA_product_short_F16) ||
-           (k >= RVI_CUDA_product_ring_Q4_0 && k <= RVI_CUDA_product_ring_IQ4_XS);
+           rvi_cuda_is_ring(k);
 }
 
 bool rvi_cuda_is_row_16(rvi_cuda_kernel k)
