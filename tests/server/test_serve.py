@@ -558,6 +558,8 @@ def ending():
                 socket.create_connection(("127.0.0.1", s.port), timeout=SLOW).close()
             except ConnectionRefusedError:
                 refused = True
+            except ConnectionResetError:  # just as it stopped listening
+                pass
         verdict("who comes then is refused and does not wait", refused and s.process.poll() is None)
         while s.process.poll() is None:
             s.process.send_signal(signal.SIGTERM)
