@@ -149,24 +149,65 @@ static __device__ __forceinline__ void fetch_norm(const rvi_cuda_product_args &a
     for (int k = 32 * threadIdx.x; a.norm && k < a.x.n; k += 32 * RVI_CUDA_THREADS) fetch(as<const float>(a.norm) + k);
 }
 
-/* TILES: for tiles. Grid: rows. */
+/* Columns 4 i .. + 3 of a prepared row; TILES: for tiles. */
+template <bool TILES>
+static __device__ __forceinline__ void put_prepared(const rvi_cuda_product_args &a, int row, int i, uint2 v)
+{
+    if (!TILES) {
+        as<uint2>(a.acts)[((size_t)(i / 8) * a.n_rows + row) * 8 + i % 8] = v;
+        return;
+    }
+    int t = i % 8 / 2, piece = i / 8 % 2 * 4 + i % 2 * 2;
+    uint32_t *to = as<uint32_t>(a.acts) + ((size_t)(i / 16) * a.n_rows + row) * 32 + t;
+    to[(piece ^ (row & 7)) * 4] = v.x;
+    to[((piece + 1) ^ (row & 7)) * 4] = v.y;
+}
+
+/* Grid: rows. */
 template <bool EVEN, bool TILES> static __device__ __forceinline__ void prepare_row(const rvi_cuda_product_args &a)
 {
     int row = blockIdx.x;
     fetch_norm(a);
     begin();
     about_row r = learn_row<EVEN>(a, row);
-    put_row<EVEN>(a, row, r, true, [&](int i, uint2 v) {
-        if (!TILES) {
-            as<uint2>(a.acts)[((size_t)(i / 8) * a.n_rows + row) * 8 + i % 8] = v;
-            return;
-        }
-        int t = i % 8 / 2, piece = i / 8 % 2 * 4 + i % 2 * 2;
-        uint32_t *to = as<uint32_t>(a.acts) + ((size_t)(i / 16) * a.n_rows + row) * 32 + t;
-        to[(piece ^ (row & 7)) * 4] = v.x;
-        to[((piece + 1) ^ (row & 7)) * 4] = v.y;
-    });
+    put_row<EVEN>(a, row, r, true, [&](int i, uint2 v) { put_prepared<TILES>(a, row, i, v); });
     if (threadIdx.x == 0) factors(a)[row] = r.factor;
+}
+
+/* put(i, halves) of each four columns of an even row, which is read once: a thread holds its FOURS fours in between; the
+ * norm, which no kernel writes, is there before `begin`. Zeros behind the last column change neither sum nor maximum.
+ * Returns the row's factor. */
+template <int FOURS, bool NORM, typename PUT>
+static __device__ __forceinline__ float hold_row(const rvi_cuda_product_args &a, int row, bool keep, PUT put)
+{
+    const float *x = row_of(a.x, row);
+    float4 v[FOURS], w[FOURS];
+    float sum = 0;
+    uint32_t top = 0;
+#pragma unroll
+    for (int i = 0; i < FOURS; i++)
+        w[i] = NORM ? norm_at<true>(a, 4 * (threadIdx.x + i * RVI_CUDA_THREADS)) : float4{1.0f, 1.0f, 1.0f, 1.0f};
+    begin();
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) v[i] = four_at<true>(x, 4 * (threadIdx.x + i * RVI_CUDA_THREADS), a.x.n);
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) count_four(v[i], w[i], &sum, &top);
+    about_row r = about(a, sum, top);
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) {
+        int at = threadIdx.x + i * RVI_CUDA_THREADS;
+        uint2 h = halves_of<true>(a, row, at, v[i], w[i], r, keep);
+        if (at < units_of(a.x.n) * 8) put(at, h);
+    }
+    return r.factor;
+}
+
+/* For tiles. Grid: rows. */
+template <int FOURS, bool NORM> static __device__ __forceinline__ void prepare_held(const rvi_cuda_product_args &a)
+{
+    int row = blockIdx.x;
+    float factor = hold_row<FOURS, NORM>(a, row, true, [&](int i, uint2 v) { put_prepared<true>(a, row, i, v); });
+    if (threadIdx.x == 0) factors(a)[row] = factor;
 }
 
 KERNEL prepare(rvi_cuda_product_args a)
@@ -179,10 +220,15 @@ KERNEL prepare(rvi_cuda_product_args a)
 
 KERNEL prepare_tiles(rvi_cuda_product_args a)
 {
-    if (is_even(a))
-        prepare_row<true, true>(a);
-    else
+    enum { COLUMNS = 4 * RVI_CUDA_THREADS };
+    if (!is_even(a))
         prepare_row<false, true>(a);
+    else if (a.x.n <= 4 * COLUMNS)
+        prepare_held<4, true>(a);
+    else if (!a.norm && a.x.n <= 14 * COLUMNS)
+        prepare_held<14, false>(a);
+    else
+        prepare_row<true, true>(a);
 }
 
 /* ---- weights ---- */

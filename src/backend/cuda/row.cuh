@@ -6,31 +6,11 @@
 
 /* ---- the row ---- */
 
-/* The only row, which is even, into shared memory. It is read once: a thread holds its FOURS fours in between; the
- * norm, which no kernel writes, is there before `begin`. Zeros behind the last column change neither sum nor maximum. */
+/* The only row, which is even, into shared memory. */
 template <int FOURS, bool NORM>
 static __device__ __forceinline__ float stage_held(const rvi_cuda_product_args &a, bool keep, uint2 *staged)
 {
-    const float *x = row_of(a.x, 0);
-    float4 v[FOURS], w[FOURS];
-    float sum = 0;
-    uint32_t top = 0;
-#pragma unroll
-    for (int i = 0; i < FOURS; i++)
-        w[i] = NORM ? norm_at<true>(a, 4 * (threadIdx.x + i * RVI_CUDA_THREADS)) : float4{1.0f, 1.0f, 1.0f, 1.0f};
-    begin();
-#pragma unroll
-    for (int i = 0; i < FOURS; i++) v[i] = four_at<true>(x, 4 * (threadIdx.x + i * RVI_CUDA_THREADS), a.x.n);
-#pragma unroll
-    for (int i = 0; i < FOURS; i++) count_four(v[i], w[i], &sum, &top);
-    about_row r = about(a, sum, top);
-#pragma unroll
-    for (int i = 0; i < FOURS; i++) {
-        int at = threadIdx.x + i * RVI_CUDA_THREADS;
-        uint2 h = halves_of<true>(a, 0, at, v[i], w[i], r, keep);
-        if (at < units_of(a.x.n) * 8) staged[at] = h;
-    }
-    return r.factor;
+    return hold_row<FOURS, NORM>(a, 0, keep, [&](int i, uint2 v) { staged[i] = v; });
 }
 
 /* Likewise a row that a thread cannot hold: read twice, FOURS fours at a time, what was read last first. */
