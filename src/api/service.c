@@ -187,7 +187,7 @@ static int longest(const rv_model *m, const rv_service_options *o)
 int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
 {
     int n_pages = (longest(m, o) + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS + 1;
-    return RVI_MAX(asked_tokens(m, o), n_pages * RVI_PAGE_TOKENS);
+    return RVI_MIN(RVI_MAX(asked_tokens(m, o), n_pages * RVI_PAGE_TOKENS), RVI_MAX_CONTEXT);
 }
 
 /* Every running request has a row and logits in each step, and prompts and guesses have rows beside

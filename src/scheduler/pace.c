@@ -150,8 +150,16 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
         follow(&p->unit[p->way], RVI_MAX(seconds / p->plain - 1, 0.02) / cost(p, p->n_given),
                p->n_like ? NEW_SHARE : TRIED_SHARE);
     if (n_rows > n_tokens) return;
-    /* a step may take long for another reason, but none takes less than it must */
-    if (!is_like(p, n_tokens) || p->plain > MOST_NEW * seconds) {
+    /* a step may take long for another reason, and one that guessed nothing or failed takes less:
+     * what was far too long gives way to what two in a row took */
+    bool is_like_last = is_like(p, n_tokens), fell = is_like_last && p->plain > MOST_NEW * seconds;
+    if (fell && !p->fell) {
+        p->fell = true;
+        p->n_since = OFTEN;
+        return;
+    }
+    p->fell = false;
+    if (!is_like_last || fell) {
         p->plain = 0;
         memset(p->unit, 0, sizeof p->unit);
     }

@@ -352,6 +352,20 @@ static void a_hiccup_is_soon_forgotten(void **state)
     }
 }
 
+/* A step took next to nothing: it failed, or had none of the guesses of others. */
+static void a_short_step_is_not_believed(void **state)
+{
+    (void)state;
+    int n_steps[2];
+    for (int is_short = 0; is_short < 2; is_short++) {
+        machine m = smollm2;
+        for (int k = 0; k < 50; k++) (void)step(&m, 8, 300, 0, 0);
+        if (is_short) rvi_pace_note(&m.pace, 8, 8, 1e-5);
+        (void)read_beside(&m, 8, 300, 1, 2000, &n_steps[is_short]);
+    }
+    assert_in_range(n_steps[1], n_steps[0] * 9 / 10, n_steps[0] * 11 / 10);
+}
+
 /* The streams' own texts grow until a step of theirs takes as long as it may, and longer: none
  * waits much longer than it would have, and the prompt goes on. */
 static void streams_may_reach_the_target(void **state)
@@ -707,6 +721,7 @@ int main(void)
                                        cmocka_unit_test(long_prompts_are_read_gently),
                                        cmocka_unit_test(far_more_rows_are_not_tried),
                                        cmocka_unit_test(a_hiccup_is_soon_forgotten),
+                                       cmocka_unit_test(a_short_step_is_not_believed),
                                        cmocka_unit_test(streams_may_reach_the_target),
                                        cmocka_unit_test(streams_may_come_and_go),
                                        cmocka_unit_test(nothing_is_tried_among_others),
