@@ -133,7 +133,9 @@ static void a_name_is_asked_for_in_many_ways(void **state)
     assert_ok(rvi_recogniser_add(r, 2, "What is your name?", "Ruvi.", err));
     assert_int_equal(ask(r, "who are you").lesson, 3); /* each its own, though one is newer, */
     assert_int_equal(ask(r, "what is your name").lesson, 2);
+    assert_int_equal(ask(r, "Tell me your name").lesson, 2);    /* or the one that is judged so, */
     assert_int_equal(ask(r, "What are you called?").lesson, 3); /* and else the newest */
+    assert_false(ask(r, "A stranger knocks at the castle's door. Introduce yourself.").sure);
     rvi_recogniser_free(r);
 }
 

@@ -164,7 +164,7 @@ static rv_status is_refused(rvi_learner *l, const rvi_lesson *x, const char *req
     if (!st) st = rvi_recogniser_ask(l->refused, request, found, LIKELY, &n, err);
     for (size_t i = 0; !st && i < n && !*out; i++) {
         const rvi_refusal *r = rvi_refusals_find(&l->refusals, found[i].lesson);
-        *out = r && tells_of(r, x) && found[i].probability >= probability;
+        *out = r && !found[i].listed && tells_of(r, x) && found[i].probability >= probability;
     }
     return st;
 }

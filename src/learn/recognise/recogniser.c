@@ -565,17 +565,24 @@ static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const
     return st;
 }
 
-/* Who one is may be asked in words that have nothing in common. */
+/* Who one is may be asked in words that have nothing in common. Of several such lessons the one
+ * that the judge finds likeliest, though not likely enough. */
 static void ask_identity(const rvi_recogniser *r, const part *p, rvi_recognised *out, size_t max,
                          size_t *n)
 {
-    int language = rvi_identity_asked(p->text, p->len);
-    for (size_t i = 0; language && i < r->n; i++)
-        if (r->lessons[i].identity == language)
-            put_in(&(rvi_recognised){.lesson = r->lessons[i].number,
-                                     .probability = IDENTITY,
-                                     .sure = true},
-                   out, max, n);
+    int language = *n && out[0].sure ? 0 : rvi_identity_asked(p->text, p->len);
+    rvi_recognised best = {0};
+    for (size_t i = 0; language && i < r->n; i++) {
+        if (r->lessons[i].identity != language) continue;
+        rvi_recognised one = {.lesson = r->lessons[i].number};
+        for (size_t k = 0; k < *n; k++)
+            if (out[k].lesson == one.lesson) one.probability = out[k].probability;
+        if (!best.lesson || comes_first(&one, &best)) best = one;
+    }
+    if (!best.lesson) return;
+    best.probability = IDENTITY;
+    best.sure = best.listed = true;
+    put_in(&best, out, max, n);
 }
 
 /* Adds the lessons that this part of a request may ask for to the likeliest so far. */
@@ -608,7 +615,6 @@ static rv_status ask_part(rvi_recogniser *r, const part *p, rvi_recognised *out,
         if (found.sure) look_for_words(&r->lessons[c->at], asked, &found);
         put_in(&found, out, max, n);
     }
-    if (!st) ask_identity(r, p, out, max, n);
     rvi_reading_free(asked);
     return st;
 }
@@ -652,6 +658,7 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     if (n_bare < end) st = ask_same(r, request, end, out, max, n, err);
     part p = {request, bare, end, n_bare, false};
     if (!st && !*n) st = ask_part(r, &p, out, max, n, err);
+    if (!st) ask_identity(r, &p, out, max, n);
     bool sure = !st && *n && out[0].sure;
     p = (part){request, asking, end, n_asking, asking > sentence};
     if (!st && n_asking && n_asking < n_bare && !sure) st = ask_part(r, &p, out, max, n, err);

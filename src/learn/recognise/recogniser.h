@@ -39,6 +39,7 @@ typedef struct rvi_recognised {
     uint64_t lesson;   /* 0: none */
     float probability; /* that it is what the request asks for */
     bool sure;         /* likely enough for its answer to be spoken */
+    bool listed;       /* both are known to ask who one is, which the judge did not see */
     /* words of the request, by their place: that its question has, and that it has not but others
      * that are spelled nearly alike */
     uint32_t has, resembles;
