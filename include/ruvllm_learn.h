@@ -174,7 +174,8 @@ RV_API rv_status rv_learner_undo_to(rv_learner *l, uint64_t version, rv_adaptati
  * Learners that share the store erase their copies when they learn of it. */
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out,
                                    rv_error *err);
-/* The same for what one event taught, as rv_learner_status numbers them, and nothing else. */
+/* The same for what one event taught, as rv_learner_status numbers them, and nothing else.
+ * RV_E_NOT_FOUND: it taught nothing. */
 RV_API rv_status rv_learner_forget_one(rv_learner *l, uint64_t event, rv_adaptation **out,
                                        rv_error *err);
 /* Removes such copies from the dir of a learner that was not freed because its process was killed.

@@ -51,7 +51,7 @@ static void release_job(job *j)
     if (atomic_fetch_sub(&j->users, 1) != 1) return;
     rv_learner *l = j->l;
     bool computed = j->work.kind;
-    if (computed) rvi_job_drop(&j->work, l->l);
+    if (computed) rvi_job_drop(&j->work);
     if (j->has_room) rvi_quota_end_job(&l->m->rt->quota, &j->room);
     if (computed) rvi_resident_trim(SIZE_MAX);
     rvi_free(j);

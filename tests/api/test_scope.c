@@ -135,7 +135,8 @@ static void exact_is_for_one_question(void **state)
         rv_learner_free(&l);
         l = new_learner(&store);
     }
-    assert_refused(RV_E_INVALID, rv_learner_forget_one(l, 0, NULL, err));
+    assert_refused(RV_E_NOT_FOUND, rv_learner_forget_one(l, 0, NULL, err));
+    assert_refused(RV_E_NOT_FOUND, rv_learner_forget_one(l, 999, NULL, err));
     assert_ok(rv_learner_forget(l, "Kakovin", NULL, err));
     assert_status(l, "\"learned\":[],\"ended\":[]");
     rv_learner_free(&l);

@@ -63,7 +63,7 @@ static void deep_runs_look_again(void **state)
         assert_int_equal(kind->is_current(&j, l), !taken_back);
         assert_ok(kind->publish(&j, l, err));
         assert_int_equal(j.published, !taken_back);
-        rvi_job_drop(&j, l);
+        rvi_job_drop(&j);
         assert_int_equal(l->generations.n, !taken_back);
         assert_int_equal(rvi_learner_pairs_waiting(l), taken_back ? 4 : 1);
     }

@@ -57,7 +57,7 @@ static void rounds_look_at_all_they_told(void **state)
         assert_int_equal(r.kind->is_current(&r, l), !meanwhile);
         assert_ok(r.kind->publish(&r, l, err));
         assert_int_equal(r.published, !meanwhile);
-        rvi_job_drop(&r, l);
+        rvi_job_drop(&r);
     }
     close_both(l, &store);
 }

@@ -74,7 +74,7 @@ static void logs_know_what_a_group_knew(void **state)
     assert_ok(r.kind->compute(&r, l, &l->base, NULL, NULL, err));
     assert_ok(r.kind->publish(&r, l, err));
     assert_true(r.published);
-    rvi_job_drop(&r, l);
+    rvi_job_drop(&r);
     study(l, RV_LOOP_BACKGROUND);
     assert_retraced(&store, &o, 2);
     close_both(l, &store);

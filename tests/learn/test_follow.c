@@ -257,7 +257,7 @@ static void one_trains_the_other_fetches(void **state)
     spoil_file("train-b/generation-000001.gguf");
     assert_ok(late.kind->publish(&late, b, err));
     rvi_learner_yield(b);
-    rvi_job_drop(&late, b);
+    rvi_job_drop(&late);
     assert_false(late.published);
     assert_int_equal(b->generations.n, 1);
     assert_int_equal(rvi_learner_waiting(b), 0);
@@ -493,7 +493,7 @@ static void what_is_lost_meanwhile_comes_next(void **state)
     assert_ok(r.kind->compute(&r, a, &a->base, NULL, NULL, err));
     assert_ok(r.kind->publish(&r, a, err));
     assert_true(r.published);
-    rvi_job_drop(&r, a);
+    rvi_job_drop(&r);
     assert_int_equal(rvi_learner_waiting(a), 2);
     study(a, RV_LOOP_BACKGROUND);
     assert_int_equal(rvi_learner_waiting(a), 0);
@@ -576,7 +576,7 @@ static void killed_after_publishing(void **state)
     assert_int_equal(b->lessons.list[1].generation, 1);
     s.members[0].down = false;
     s.locks[0].by = s.locks[1].by = NULL;
-    rvi_job_drop(&r, a);
+    rvi_job_drop(&r);
     rvi_learner_free(a);
     rvi_learner_free(b);
     rvi_store_close(&s.store);

@@ -315,9 +315,21 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
     return forget(l, &f, out, err);
 }
 
+static bool has_taught(const rvi_learner *l, uint64_t event)
+{
+    for (size_t i = 0; i < l->preferences.n; i++)
+        if (l->preferences.list[i].event == event) return true;
+    return rvi_lessons_find(&l->lessons, event);
+}
+
 rv_status rvi_learner_forget_one(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
+    if (!has_taught(l, event))
+        return rvi_error(err, RV_E_NOT_FOUND, "event %llu taught nothing",
+                         (unsigned long long)event);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
     f.target = event;
     return forget(l, &f, out, err);

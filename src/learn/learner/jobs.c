@@ -7,17 +7,12 @@
 void rvi_job_published(rvi_job *j)
 {
     j->published = true;
-    j->moved = false;
     j->generation = j->made.number;
     j->made = (rvi_generation){0};
 }
 
-void rvi_job_drop(rvi_job *j, rvi_learner *l)
+void rvi_job_drop(rvi_job *j)
 {
-    if (j->moved) { /* without memory for it, the next settling does it */
-        rv_status st = rvi_shared_restore(l, NULL);
-        (void)st;
-    }
     if (j->file.len) rvi_os_remove_tree(j->file.data); /* moved into place by now, or of no use */
     rvi_buf_deinit(&j->file);
     rvi_adapter_free(j->made.adapter);
@@ -58,7 +53,7 @@ rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_p
         st = j->kind->compute(j, l, &l->base, progress, ctx, err);
         if (!st) st = j->kind->publish(j, l, err);
     }
-    rvi_job_drop(j, l);
+    rvi_job_drop(j);
     return st;
 }
 

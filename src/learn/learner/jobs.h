@@ -28,7 +28,6 @@ typedef struct rvi_job { /* .kind (and .loss) alone, before it is taken */
     uint64_t *events;               /* of the group's lessons, */
     uint64_t *said;                 /* and of the old ones */
     size_t n_waiting, n_old;
-    bool moved; /* the shared adapter, and is not published */
     /* or pairs */
     rvi_preference_pair *pairs;
     rv_preference_loss loss;
@@ -47,7 +46,7 @@ struct rvi_job_kind {
 extern const rvi_job_kind rvi_job_calibrates, rvi_job_trains, rvi_job_trains_deep;
 
 /* In any case, once it was taken: what was not published is as if it had not been. */
-void rvi_job_drop(rvi_job *j, rvi_learner *l);
+void rvi_job_drop(rvi_job *j);
 void rvi_job_published(rvi_job *j); /* what it made is the learner's */
 
 /* What there is to do. idle: seconds since an answer was asked for. NULL: nothing, and *wait

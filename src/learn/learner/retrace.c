@@ -56,7 +56,7 @@ static rv_status make_again(tracer *t, const published *p)
         st = j.kind->compute(&j, l, &l->base, t->progress, t->ctx, t->err);
         if (!st) st = j.kind->publish(&j, l, t->err);
     }
-    rvi_job_drop(&j, l);
+    rvi_job_drop(&j);
     l->deep = NULL;
     if (!st && l->generations.n > before)
         st = rvi_adapter_digest(l->generations.list[before].adapter, digest, t->err);

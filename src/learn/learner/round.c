@@ -36,6 +36,7 @@ size_t rvi_learner_standing(const rvi_learner *l)
 static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     rv_status st = rvi_learner_own(l, err);
+    if (!st && l->o.shared) st = rvi_shared_restore(l, err); /* a round may have failed since */
     if (st) return st;
     size_t n = l->lessons.n + 1;
     j->waiting = rvi_alloc_array(n, sizeof *j->waiting);
@@ -101,7 +102,6 @@ static rv_status study(rvi_job *j, rvi_learner *l, rvi_recogniser *judge,
         rvi_params_free(theta);
         return st;
     }
-    j->moved = true;
     st = rvi_study_shared(&l->shared, &l->baseline, j->waiting, j->n_waiting, j->old, j->n_old, &by,
                           figures, err);
     if (!st) st = rvi_shared_record(&j->made, &l->shared, err);
