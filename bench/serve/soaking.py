@@ -106,7 +106,8 @@ class Load:
         is learned stays the same size: each adapter takes the place of the one before."""
         question, answer = FACTS[0] if correct else self.rnd.choice(FACTS)
         event = await self.stream(c, "/v1/chat/completions", {
-            "messages": [{"role": "user", "content": question}], "max_tokens": 12, "stream": True})
+            "messages": [{"role": "user", "content": question}], "max_tokens": 12, "stream": True,
+            "min_tokens": 1})  # an empty answer cannot be scored
         kind = "correction" if correct else self.rnd.choice(["rating", "score"])
         await expect(c, 200, "/v1/feedback", {"response_id": event["id"], kind: {
             "rating": self.rnd.choice([1, -1]), "score": self.rnd.random(),
