@@ -203,6 +203,26 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
     return st ? st : take_one(l, request, found, n, out, err);
 }
 
+/* A lesson that the earlier turn asked for itself, in whichever words, was heard then: with these
+ * words before it, any question near it would ask for it again. */
+static rv_status drop_heard(rvi_learner *l, const char *earlier, rvi_recognised *found, size_t *n,
+                            rv_error *err)
+{
+    rvi_recognised heard[LIKELY];
+    size_t n_heard = 0, kept = 0;
+    rv_status st = *n && found[0].sure
+                       ? rvi_recogniser_ask(l->recogniser, earlier, heard, LIKELY, &n_heard, err)
+                       : RV_OK;
+    for (size_t i = 0; !st && i < *n; i++) {
+        bool was = false;
+        for (size_t k = 0; k < n_heard; k++)
+            was |= heard[k].sure && heard[k].lesson == found[i].lesson;
+        if (!was) found[kept++] = found[i];
+    }
+    if (!st) *n = kept;
+    return st;
+}
+
 /* The same for a request that an earlier turn explains. */
 static rv_status recognise_in_context(rvi_learner *l, const char *const *turns, size_t n_turns,
                                       rvi_plan *out, rv_error *err)
@@ -216,6 +236,7 @@ static rv_status recognise_in_context(rvi_learner *l, const char *const *turns, 
     for (size_t back = 1; !st && !last && back < n_turns && back <= BACK; back++) {
         st = rvi_recogniser_follow(l->recogniser, turns[n_turns - 1 - back], request, found, LIKELY,
                                    &n, &last, err);
+        if (!st) st = drop_heard(l, turns[n_turns - 1 - back], found, &n, err);
         end_keeping(l);
         if (!st) st = take_one(l, request, found, n, out, err);
     }
