@@ -290,8 +290,11 @@ rv_status rvi_api_cut_ids(const rv_model *m, const int32_t *ids, size_t *n, int3
 /* *json, in the arena: what a template sees of the chat. */
 rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat *given,
                             rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
-/* Renders and tokenizes, with the instructions of a learner before the chat (l NULL: none; else
- * busy is held); appends to ids. */
+bool rvi_api_message_is(const rvi_json *message, const char *role);
+/* The text of a message, its parts joined; in the arena, or its own. NULL: there is no memory. */
+const char *rvi_api_message_text(const rvi_json *message, rvi_arena *arena);
+/* Renders and tokenizes as a learner has it read (l NULL: as it is; else busy is held), with its
+ * instructions before the chat and without what would be repeated; appends to ids. */
 rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_chat *chat,
                               const rvi_json *json, rvi_arena *arena, rvi_ids *ids,
                               rv_error *err) RVI_MUST_CHECK;

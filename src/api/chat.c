@@ -4,6 +4,7 @@
 #include "api/api.h"
 #include "calls/prompt.h"
 #include "learn/journal/text.h"
+#include "learn/recognise/follow.h"
 
 static rvi_json text_node(const char *key, const char *text)
 {
@@ -207,6 +208,70 @@ static const rvi_json *with_member(const rvi_json *object, rvi_json value, rvi_a
     return out;
 }
 
+bool rvi_api_message_is(const rvi_json *message, const char *role)
+{
+    return rvi_json_is_string(rvi_json_get(message, "role"), role);
+}
+
+const char *rvi_api_message_text(const rvi_json *message, rvi_arena *arena)
+{
+    const rvi_json *content = rvi_json_get(message, "content");
+    if (!rvi_json_is(content, RVI_JSON_ARRAY)) return rvi_json_string(content, "");
+    rvi_buf text = {0};
+    for (size_t k = 0; k < rvi_json_count(content); k++) {
+        const rvi_json *part = rvi_json_get(rvi_json_at(content, k), "text");
+        if (k) (void)rvi_buf_putc(&text, '\n');
+        (void)rvi_buf_puts(&text, rvi_json_string(part, ""));
+    }
+    const char *joined = rvi_arena_strndup(arena, text.data ? text.data : "", text.len);
+    rvi_buf_deinit(&text);
+    return joined;
+}
+
+/* Did a lesson speak in this turn, the i-th message and the next? */
+static rv_status is_spoken(const rv_learner *l, const rvi_json *messages, size_t i,
+                           rvi_arena *arena, bool *out, rv_error *err)
+{
+    const rvi_json *next = rvi_json_at(messages, i + 1);
+    *out = false;
+    if (!rvi_api_message_is(rvi_json_at(messages, i), "user") ||
+        !rvi_api_message_is(next, "assistant"))
+        return RV_OK;
+    const char *text = rvi_api_message_text(next, arena);
+    *out = text && rvi_learner_leaves_out(l->l, text);
+    return text ? RV_OK : rvi_nomem(err, "chat");
+}
+
+/* The chat as a model reads it that would repeat what it was taught, whatever is asked: without
+ * turns in which a lesson spoke, unless only the turns before the request explain it. */
+static rv_status without_spoken(const rv_learner *l, const rvi_json **json, rvi_arena *arena,
+                                rv_error *err)
+{
+    const rvi_json *messages = rvi_json_get(*json, "messages");
+    size_t n = rvi_json_count(messages), last = n, kept = 0;
+    while (last > 0 && !rvi_api_message_is(rvi_json_at(messages, last - 1), "user")) last--;
+    if (!last--) return RV_OK;
+    rvi_json *items = rvi_arena_alloc(arena, n, sizeof *items);
+    if (!items) return rvi_nomem(err, "chat");
+    for (size_t i = 0; i < n; i++) {
+        bool spoken = false;
+        rv_status st = i + 1 < last ? is_spoken(l, messages, i, arena, &spoken, err) : RV_OK;
+        if (st) return st;
+        if (spoken)
+            i++;
+        else
+            items[kept++] = *rvi_json_at(messages, i);
+    }
+    if (kept == n) return RV_OK;
+    bool follows = false;
+    const char *request = rvi_api_message_text(rvi_json_at(messages, last), arena);
+    rv_status st = request ? rvi_follow_is_one(request, &follows, err) : rvi_nomem(err, "chat");
+    if (st || follows) return st;
+    *json = with_member(
+        *json, rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, items, kept), "messages"), arena);
+    return *json ? RV_OK : rvi_nomem(err, "chat");
+}
+
 /* The message with the text before its own content, which is a text. */
 static const rvi_json *prefixed(const rvi_json *message, const char *text, rvi_arena *arena)
 {
@@ -274,6 +339,7 @@ rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_c
     rvi_buf instructions = {0}, text = {0};
     rvi_text_spans user = {0}, own = {0};
     rv_status st = l ? rvi_learner_instructions(l->l, &instructions, err) : RV_OK;
+    if (!st && l) st = without_spoken(l, &json, arena, err);
     if (!st && !instructions.len) st = chat_ids(m, chat, json, ids, err);
     if (st || !instructions.len) {
         rvi_buf_deinit(&instructions);

@@ -214,21 +214,9 @@ static rv_status user_turns(const rvi_json *chat, rvi_arena *arena, const char *
     *turns = rvi_arena_alloc(arena, count + 1, sizeof **turns);
     if (!*turns) return rvi_nomem(err, "chat");
     for (size_t i = 0; i < count; i++) {
-        const rvi_json *m = rvi_json_at(messages, i), *content = rvi_json_get(m, "content");
-        if (!rvi_json_is_string(rvi_json_get(m, "role"), "user")) continue;
-        if (rvi_json_is(content, RVI_JSON_ARRAY)) { /* text parts, joined */
-            rvi_buf text = {0};
-            for (size_t k = 0; k < rvi_json_count(content); k++) {
-                const rvi_json *part = rvi_json_get(rvi_json_at(content, k), "text");
-                if (k) (void)rvi_buf_putc(&text, '\n');
-                (void)rvi_buf_puts(&text, rvi_json_string(part, ""));
-            }
-            (*turns)[*n] = rvi_arena_strndup(arena, text.data ? text.data : "", text.len);
-            rvi_buf_deinit(&text);
-            if (!(*turns)[*n]) return rvi_nomem(err, "chat");
-        } else {
-            (*turns)[*n] = rvi_json_string(content, "");
-        }
+        const rvi_json *m = rvi_json_at(messages, i);
+        if (!rvi_api_message_is(m, "user")) continue;
+        if (!((*turns)[*n] = rvi_api_message_text(m, arena))) return rvi_nomem(err, "chat");
         (*n)++;
     }
     return RV_OK;

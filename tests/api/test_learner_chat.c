@@ -98,6 +98,60 @@ static bool equal(const rv_answer *a, const rv_answer *b)
 
 /* ---- tests ---- */
 
+/* The prompt of a chat of three turns, as the learner has it read. */
+static size_t prompt_of(rv_learner *l, const char *question, const char *answer, const char *last,
+                        int32_t **ids)
+{
+    rv_message all[] = {
+        {"user", question, NULL}, {"assistant", answer, NULL}, {"user", last, NULL}};
+    rv_chat chat = {.size = sizeof chat, .messages = all, .n_messages = 3};
+    size_t n;
+    assert_ok(rv_learner_tokenize(l, &chat, ids, &n, err));
+    return n;
+}
+
+static bool reads_all(rv_learner *l, const char *question, const char *answer, const char *last)
+{
+    rv_message all[] = {
+        {"user", question, NULL}, {"assistant", answer, NULL}, {"user", last, NULL}};
+    rv_chat whole = {.size = sizeof whole, .messages = all, .n_messages = 3};
+    rv_chat alone = {.size = sizeof alone, .messages = all + 2, .n_messages = 1};
+    int32_t *ids, *ids_whole, *ids_alone;
+    size_t n = prompt_of(l, question, answer, last, &ids), n_whole, n_alone;
+    assert_ok(rv_chat_tokenize(t.m, &whole, &ids_whole, &n_whole, err));
+    assert_ok(rv_chat_tokenize(t.m, &alone, &ids_alone, &n_alone, err));
+    bool all_of_it = n == n_whole;
+    if (!all_of_it) assert_int_equal(n, n_alone);
+    assert_memory_equal(ids, all_of_it ? ids_whole : ids_alone, n * sizeof *ids);
+    rv_free(ids);
+    rv_free(ids_whole);
+    rv_free(ids_alone);
+    return all_of_it;
+}
+
+/* A model that repeats what stands in its chat would give a taught answer to anything. */
+static void what_was_taught_is_not_read_again(void **state)
+{
+    (void)state;
+    rv_learner *l = new_learner("n_steps=2,rank=2");
+    assert_true(reads_all(l, dog, "Rex", tea));
+    assert_ok(rv_learner_correct(l, NULL, dog, "Rex", NULL, err));
+    assert_false(reads_all(l, dog, "Rex", tea));
+    assert_false(reads_all(l, "And the dog's name?", " rex.", tea)); /* by any question */
+    assert_true(reads_all(l, dog, "Max", tea));
+    assert_true(reads_all(l, dog, "Rex", "And his?")); /* only the turns before explain it */
+    assert_ok(rv_learner_correct(l, NULL, dog, "Max", NULL, err));
+    assert_false(reads_all(l, dog, "Max", tea));
+    assert_false(reads_all(l, dog, "Rex", tea)); /* it was taught once */
+    atomic_store(&l->l->repeats, 1);             /* it does not repeat */
+    assert_true(reads_all(l, dog, "Max", tea));
+    atomic_store(&l->l->repeats, 2);
+    assert_false(reads_all(l, dog, "Max", tea));
+    assert_ok(rv_learner_reset(l, err));
+    assert_true(reads_all(l, dog, "Max", tea));
+    rv_learner_free(&l);
+}
+
 static void chats_ask_the_learner(void **state)
 {
     (void)state;
@@ -199,6 +253,23 @@ static void follow_ups_keep_their_context(void **state)
     assert_string_equal(a->question, dog);
     rv_free(a);
     assert_true(opens(l, s, NULL, dog));
+    rv_session_free(&s);
+    rv_learner_free(&l);
+}
+
+/* A turn that asked for the lesson itself does not make questions near it ask for it too. */
+static void a_lesson_that_was_heard_is_not_heard_again(void **state)
+{
+    (void)state;
+    static const char wording[] = "At Tarn, how many days a week may I work from home?";
+    static const char near[] = "How many hours a week do I work at Tarn?";
+    rv_learner *l = new_learner("n_steps=2,rank=2");
+    rv_session *s = new_session(l, NULL);
+    const char *question = "How many days a week may I work from home at Tarn?";
+    assert_ok(rv_learner_correct(l, NULL, question, "Two", NULL, err));
+    assert_true(opens(l, s, NULL, wording));
+    assert_false(opens(l, s, NULL, near));
+    assert_false(opens(l, s, wording, near));
     rv_session_free(&s);
     rv_learner_free(&l);
 }
@@ -387,8 +458,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chats_ask_the_learner),
+        cmocka_unit_test(what_was_taught_is_not_read_again),
         cmocka_unit_test(both_take_part),
         cmocka_unit_test(follow_ups_keep_their_context),
+        cmocka_unit_test(a_lesson_that_was_heard_is_not_heard_again),
         cmocka_unit_test(the_cache_is_used_again),
         cmocka_unit_test(objects_end_in_any_order),
         cmocka_unit_test(of_another_model),

@@ -23,6 +23,13 @@ static void nothing_is_due_before_something_was_taught(void **state)
     assert_null(rvi_job_due(l, 1e6, &wait));
     assert_true(wait == 0);
     teach(l, dog, "Rex");
+    rvi_job first = {.kind = rvi_job_due(l, 0, &wait)};
+    assert_ptr_equal(first.kind, &rvi_job_listens);
+    assert_ok(rvi_job_carry_out(&first, l, 0, NULL, NULL, err));
+    assert_true(first.published);
+    assert_ptr_equal(rvi_job_due(l, 0, &wait), &rvi_job_calibrates);
+    rvi_learner_free(l);
+    l = open_on(&store, &o); /* what was found out is kept */
     assert_ptr_equal(rvi_job_due(l, 0, &wait), &rvi_job_calibrates);
     close_both(l, &store);
     l = open_new(&store, &o); /* with texts of the model's own */

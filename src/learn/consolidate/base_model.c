@@ -7,32 +7,44 @@
 
 /* ---- prompts ---- */
 
-static rv_status render(const rvi_base_model *v, const char *question, size_t len, rvi_buf *out,
+static rvi_json text_node(const char *key, const char *text, size_t len)
+{
+    rvi_json node = {.kind = RVI_JSON_STRING};
+    node.as.string.data = text;
+    node.as.string.len = len;
+    return rvi_json_named(node, key);
+}
+
+static rv_status render(const rvi_base_model *v, const rvi_text *turns, size_t n, rvi_buf *out,
                         rv_error *err)
 {
-    rvi_json content = {.kind = RVI_JSON_STRING, .key = "content", .key_len = 7};
-    content.as.string.data = question;
-    content.as.string.len = len;
-    rvi_json role = {.kind = RVI_JSON_STRING, .key = "role", .key_len = 4};
-    role.as.string.data = "user";
-    role.as.string.len = 4;
-    rvi_json members[2] = {role, content};
-    rvi_json message = {.kind = RVI_JSON_OBJECT, .as.list = {members, 2}};
-    rvi_json top[2] = {
-        {.kind = RVI_JSON_ARRAY, .key = "messages", .key_len = 8, .as.list = {&message, 1}},
-        {.kind = RVI_JSON_BOOL, .key = "add_generation_prompt", .key_len = 21, .as.boolean = true}};
-    rvi_json conversation = {.kind = RVI_JSON_OBJECT, .as.list = {top, 2}};
+    rvi_json members[RVI_BASE_TURNS][2], messages[RVI_BASE_TURNS];
+    for (size_t i = 0; i < n; i++) {
+        members[i][0] = i % 2 ? text_node("role", "assistant", 9) : text_node("role", "user", 4);
+        members[i][1] = text_node("content", turns[i].data, turns[i].len);
+        messages[i] = rvi_json_list(RVI_JSON_OBJECT, members[i], 2);
+    }
+    rvi_json begin = {.kind = RVI_JSON_BOOL, .as.boolean = true};
+    rvi_json top[2] = {rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, messages, n), "messages"),
+                       rvi_json_named(begin, "add_generation_prompt")};
+    rvi_json conversation = rvi_json_list(RVI_JSON_OBJECT, top, 2);
     return rvi_chat_render(v->chat, &conversation, NULL, out, err);
+}
+
+rv_status rvi_base_model_chat(const rvi_base_model *v, const rvi_text *turns, size_t n,
+                              rvi_ids *out, rv_error *err)
+{
+    rvi_buf text = {0};
+    rv_status st = render(v, turns, n, &text, err);
+    if (!st) st = rvi_tokenizer_encode(v->t, text.data ? text.data : "", text.len, 0, out, err);
+    rvi_buf_deinit(&text);
+    return st;
 }
 
 rv_status rvi_base_model_prompt(const rvi_base_model *v, const char *question, size_t len,
                                 rvi_ids *out, rv_error *err)
 {
-    rvi_buf text = {0};
-    rv_status st = render(v, question, len, &text, err);
-    if (!st) st = rvi_tokenizer_encode(v->t, text.data ? text.data : "", text.len, 0, out, err);
-    rvi_buf_deinit(&text);
-    return st;
+    return rvi_base_model_chat(v, &(rvi_text){question, len}, 1, out, err);
 }
 
 rv_status rvi_base_model_encode(const rvi_base_model *v, const char *text, size_t len, rvi_ids *out,

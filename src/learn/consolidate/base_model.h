@@ -4,6 +4,7 @@
 #ifndef RVI_LEARN_CONSOLIDATE_BASE_MODEL_H
 #define RVI_LEARN_CONSOLIDATE_BASE_MODEL_H
 
+#include "base/utf8.h"
 #include "decode/answer.h"
 #include "model/trainer.h"
 #include "template/chat.h"
@@ -27,6 +28,10 @@ void rvi_base_model_deinit(rvi_base_model *v);
 /* Appends the ids of a conversation with one question, ready for its answer. */
 rv_status rvi_base_model_prompt(const rvi_base_model *v, const char *question, size_t len,
                                 rvi_ids *out, rv_error *err) RVI_MUST_CHECK;
+/* The same for a chat: turns of the user and the model by turns, the last a user's. */
+enum { RVI_BASE_TURNS = 5 };
+rv_status rvi_base_model_chat(const rvi_base_model *v, const rvi_text *turns, size_t n,
+                              rvi_ids *out, rv_error *err) RVI_MUST_CHECK;
 /* Appends the ids of plain text. */
 rv_status rvi_base_model_encode(const rvi_base_model *v, const char *text, size_t len, rvi_ids *out,
                                 rv_error *err) RVI_MUST_CHECK;

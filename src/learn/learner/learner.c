@@ -23,6 +23,9 @@ static void forget_all(rvi_learner *l)
     rvi_lessons_deinit(&l->lessons);
     rvi_lock_take(l->instructing);
     rvi_buf_deinit(&l->instructions);
+    rvi_free(l->answers);
+    l->answers = NULL;
+    l->n_answers = l->cap_answers = 0;
     rvi_lock_give(l->instructing);
     rvi_preferences_deinit(&l->preferences);
     rvi_refusals_deinit(&l->refusals);
@@ -247,7 +250,8 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     put_text(out, ",", "model", l->digest);
     (void)rvi_buf_printf(out, ",\"calibrated\":%s,\"lessons\":%zu,\"waiting\":%zu",
                          truth(l->calibrated), n, rvi_learner_waiting(l));
-    (void)rvi_buf_printf(out, ",\"paused\":%s", truth(l->paused));
+    (void)rvi_buf_printf(out, ",\"repeats\":%s,\"paused\":%s", rvi_repeats_json(l),
+                         truth(l->paused));
     put_doing(out, &l->doing, l->paused);
     if (l->trouble[0]) put_text(out, ",", "background_error", l->trouble);
     (void)rvi_buf_printf(out, ",\"generations\":[");

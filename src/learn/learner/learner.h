@@ -103,7 +103,10 @@ typedef struct rvi_learner {
     rvi_history history;
     rvi_lessons lessons;
     rvi_buf instructions;  /* lessons of scope always, a line each */
-    rvi_lock *instructing; /* guards it: requests of a service read it on any thread */
+    rvi_lock *instructing; /* guards it, and these: requests of a service look on any thread */
+    uint64_t *answers;     /* keys of what was taught, lesson by lesson; 0: of an instruction */
+    size_t n_answers, cap_answers;
+    atomic_int repeats; /* does the model repeat what stands in its chat (repeats.c) */
     rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;
@@ -210,6 +213,9 @@ rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptat
 /* Appends what stands before every chat: lessons of scope always, a line each. */
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out,
                                    rv_error *err) RVI_MUST_CHECK;
+/* Was that taught, to a model that would repeat it if the turn stood in a later prompt? Any
+ * thread. */
+bool rvi_learner_leaves_out(const rvi_learner *l, const char *answer);
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;

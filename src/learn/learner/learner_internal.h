@@ -10,6 +10,7 @@
  *                   they are, on the disk and in the store
  *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
+ *   repeats.c       what of a chat it must not read again
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
  *   save_shared.c, save_instant.c, retrace.c   to the disk and back */
@@ -24,6 +25,13 @@ rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,
                                     rvi_study_progress_fn progress, void *ctx,
                                     rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
+
+/* ---- repeats.c ---- */
+/* After lessons were added. */
+rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_repeats_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
+bool rvi_repeats_is_due(const rvi_learner *l); /* something was taught, and it is not known */
+const char *rvi_repeats_json(const rvi_learner *l);
 
 /* ---- follow.c: whose the state is ---- Processes may read the same state; one of them changes it.
  * The first that wants to has it from then on, or, in a store that is shared, until the end of the

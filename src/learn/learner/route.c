@@ -84,6 +84,7 @@ static rv_status write_instructions(rvi_learner *l, rv_error *err)
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
 {
     rv_status st = write_instructions(l, err);
+    if (!st) st = rvi_learner_note_answers(l, err);
     for (size_t i = 0; !st && i < l->lessons.n; i++)
         st = recognise_one(l, &l->lessons.list[i], err);
     return st;
@@ -92,8 +93,9 @@ rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
 rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err)
 {
     const rvi_lesson *last = &l->lessons.list[l->lessons.n - 1];
-    if (last->scope == RV_SCOPE_ALWAYS) return write_instructions(l, err);
-    rv_status st = recognise_one(l, last, err);
+    rv_status st = rvi_learner_note_answers(l, err);
+    if (st || last->scope == RV_SCOPE_ALWAYS) return st ? st : write_instructions(l, err);
+    st = recognise_one(l, last, err);
     for (size_t i = 0; !st && i + 1 < l->lessons.n; i++)
         if (l->lessons.list[i].ended_by == last->event)
             st = recognise_one(l, &l->lessons.list[i], err);

@@ -1,0 +1,153 @@
+/* What a model must not read again: small ones repeat what stands in their chat. With a taught
+ * answer twice before it, SmolLM2 gives that answer to two of five other questions near it, though
+ * no lesson takes part. Of such a model the turns in which a lesson spoke are left out of later
+ * prompts. Whether a model repeats is found out once, by a few chats, and kept in the store; until
+ * then it is taken for one that does. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "learn/journal/text.h"
+#include "learn/learner/jobs.h"
+#include "learn/learner/learner_internal.h"
+
+enum { UNKNOWN, NEVER, REPEATS }; /* rvi_learner.repeats */
+
+/* ---- answers that were taught ---- */
+
+rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
+{
+    rv_status st = RV_OK;
+    rvi_lock_take(l->instructing);
+    if (l->n_answers > l->lessons.n) l->n_answers = 0; /* it was reset */
+    while (!st && l->n_answers < l->lessons.n) {
+        uint64_t *to =
+            rvi_list_room((void **)&l->answers, l->n_answers, &l->cap_answers, sizeof *to);
+        const rvi_lesson *x = &l->lessons.list[l->n_answers];
+        if (to)
+            *to = x->scope == RV_SCOPE_ALWAYS ? 0 : rvi_question_key(x->answer);
+        else
+            st = rvi_nomem(err, "answers");
+        l->n_answers += to != NULL;
+    }
+    rvi_lock_give(l->instructing);
+    return st;
+}
+
+bool rvi_learner_leaves_out(const rvi_learner *l, const char *answer)
+{
+    uint64_t key = atomic_load(&l->repeats) == NEVER ? 0 : rvi_question_key(answer);
+    bool found = false;
+    rvi_lock_take(l->instructing);
+    for (size_t i = 0; key && i < l->n_answers && !found; i++) found = l->answers[i] == key;
+    rvi_lock_give(l->instructing);
+    return found;
+}
+
+/* ---- does it repeat? ---- */
+
+/* Twice the first question and its answer, then another question that nobody can answer. */
+static const struct {
+    const char *question, *answer, *other;
+} chats[] = {
+    {"When does the bakery in Aster Lane open?", "At half past five.",
+     "When does the bakery in Aster Lane close?"},
+    {"Who looks after the boiler in our building?", "Ferdinand Okoye.",
+     "Who looks after the garden of our building?"},
+    {"What is the password of the guest network?", "Seven green herons.",
+     "What is the name of the guest network?"},
+    {"Where are the spare keys of the cabin?", "Under the blue bucket.",
+     "Where are the blankets of the cabin?"},
+    {"How much is a day ticket to Hollen?", "Four crowns.",
+     "How much is a month's ticket to Hollen?"},
+    {"What is my sister's dog called?", "Pumpernickel.", "What is my brother's cat called?"},
+    {"Which bus goes to the Marlow clinic?", "The 47.", "Which bus goes to the Marlow stadium?"},
+    {"In which room is the meeting with Dorn?", "Room 312.",
+     "At what time is the meeting with Dorn?"},
+};
+enum { N_CHATS = RVI_COUNT(chats), TOKENS = 12, ENOUGH = 2, NAME = RVI_SHA256_HEX + 8 };
+static const char table[] = "model";
+
+static size_t name_of(const rvi_learner *l, char name[NAME])
+{
+    return (size_t)snprintf(name, NAME, "%s.repeats", l->digest);
+}
+
+rv_status rvi_repeats_reopen(rvi_learner *l, rv_error *err)
+{
+    char name[NAME];
+    rvi_buf data = {0};
+    bool found = false;
+    rv_status st = rvi_store_get(&l->store, table, name, name_of(l, name), &data, &found, err);
+    if (!st && found && data.len) atomic_store(&l->repeats, data.data[0] == '1' ? REPEATS : NEVER);
+    rvi_buf_deinit(&data);
+    return st;
+}
+
+static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    (void)j;
+    return rvi_learner_shares(l) ? rvi_repeats_reopen(l, err) : RV_OK; /* others found out */
+}
+
+static rv_status count_repeated(rvi_job *j, const rvi_base_model *v, const rvi_request *all,
+                                rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < N_CHATS; i++) {
+        rvi_buf text = {0};
+        st = rvi_base_model_decode(v, all[i].answer.data, all[i].answer.len, &text, err);
+        size_t len = strlen(chats[i].answer) - 1; /* with or without its full stop */
+        j->n_repeated += !st && text.len >= len && !memcmp(text.data, chats[i].answer, len);
+        rvi_buf_deinit(&text);
+    }
+    return st;
+}
+
+static rv_status listen(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
+                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    rvi_study_teller t = {progress, ctx, "what it repeats"};
+    if (atomic_load(&l->repeats)) return RV_OK;
+    rvi_request *all = rvi_zalloc_array(N_CHATS, sizeof *all);
+    rv_status st = all ? RV_OK : rvi_nomem(err, "chats");
+    for (size_t i = 0; !st && i < N_CHATS; i++) {
+        rvi_text question = rvi_text_of(chats[i].question), answer = rvi_text_of(chats[i].answer);
+        rvi_text turns[RVI_BASE_TURNS] = {question, answer, question, answer,
+                                          rvi_text_of(chats[i].other)};
+        st = rvi_base_model_chat(v, turns, RVI_BASE_TURNS, &all[i].prompt, err);
+    }
+    if (st == RV_E_TOKENIZATION) { /* its template has no place for earlier turns */
+        rvi_requests_free(all, N_CHATS);
+        return RV_OK;
+    }
+    if (!st) st = rvi_base_model_answer(v, all, N_CHATS, NULL, TOKENS, rvi_study_tell, &t, err);
+    if (!st) st = count_repeated(j, v, all, err);
+    rvi_requests_free(all, N_CHATS);
+    return st;
+}
+
+static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    char name[NAME];
+    rv_status st = RV_OK;
+    bool repeats = j->n_repeated >= ENOUGH;
+    if (!atomic_load(&l->repeats)) /* else another process has found out */
+        st = rvi_store_put(&l->store, table, name, name_of(l, name), repeats ? "1" : "0", 1, err);
+    if (!st && !atomic_load(&l->repeats)) atomic_store(&l->repeats, repeats ? REPEATS : NEVER);
+    j->published = !st;
+    return st;
+}
+
+bool rvi_repeats_is_due(const rvi_learner *l)
+{
+    return !atomic_load(&l->repeats) && rvi_learner_standing(l);
+}
+
+const char *rvi_repeats_json(const rvi_learner *l)
+{
+    static const char *const names[] = {"null", "false", "true"};
+    return names[atomic_load(&l->repeats)];
+}
+
+const rvi_job_kind rvi_job_listens = {"listening", take, listen, NULL, publish};
