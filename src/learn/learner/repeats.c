@@ -15,6 +15,15 @@ enum { UNKNOWN, NEVER, REPEATS }; /* rvi_learner.repeats */
 
 /* ---- answers that were taught ---- */
 
+/* Of the text without the white space around it (FNV-1a); 0: there is none. */
+static uint64_t key_of(const char *text)
+{
+    rvi_text t = rvi_text_trim(rvi_text_of(text));
+    uint64_t key = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < t.len; i++) key = (key ^ (unsigned char)t.data[i]) * 0x100000001b3u;
+    return t.len ? key : 0;
+}
+
 rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
@@ -25,7 +34,7 @@ rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
             rvi_list_room((void **)&l->answers, l->n_answers, &l->cap_answers, sizeof *to);
         const rvi_lesson *x = &l->lessons.list[l->n_answers];
         if (to)
-            *to = x->scope == RV_SCOPE_ALWAYS ? 0 : rvi_question_key(x->answer);
+            *to = x->scope == RV_SCOPE_ALWAYS ? 0 : key_of(x->answer);
         else
             st = rvi_nomem(err, "answers");
         l->n_answers += to != NULL;
@@ -36,7 +45,7 @@ rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
 
 bool rvi_learner_leaves_out(const rvi_learner *l, const char *answer)
 {
-    uint64_t key = atomic_load(&l->repeats) == NEVER ? 0 : rvi_question_key(answer);
+    uint64_t key = atomic_load(&l->repeats) == NEVER ? 0 : key_of(answer);
     bool found = false;
     rvi_lock_take(l->instructing);
     for (size_t i = 0; key && i < l->n_answers && !found; i++) found = l->answers[i] == key;
