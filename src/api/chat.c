@@ -263,10 +263,11 @@ static rv_status without_spoken(const rv_learner *l, const rvi_json **json, rvi_
             items[kept++] = *rvi_json_at(messages, i);
     }
     if (kept == n) return RV_OK;
-    bool follows = false;
+    float follows = 0;
     const char *request = rvi_api_message_text(rvi_json_at(messages, last), arena);
-    rv_status st = request ? rvi_follow_is_one(request, &follows, err) : rvi_nomem(err, "chat");
-    if (st || follows) return st;
+    rv_status st =
+        request ? rvi_follow_probability(request, &follows, err) : rvi_nomem(err, "chat");
+    if (st || follows >= 0.5f) return st;
     *json = with_member(
         *json, rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, items, kept), "messages"), arena);
     return *json ? RV_OK : rvi_nomem(err, "chat");

@@ -37,17 +37,30 @@ static float odds_of(const rvi_reading *r, const char *text)
            f->name * has_name(text) + f->bias;
 }
 
+static float probability(const rvi_reading *r, const char *text)
+{
+    return r->n && !r->cut ? 1 / (1 + expf(-odds_of(r, text))) : 0;
+}
+
 static bool is_one(const rvi_reading *r, const char *text)
 {
-    return r->n && !r->cut && 1 / (1 + expf(-odds_of(r, text))) >= rvi_follow.sure;
+    return probability(r, text) >= rvi_follow.sure;
+}
+
+rv_status rvi_follow_probability(const char *request, float *out, rv_error *err)
+{
+    rvi_reading *r = NULL;
+    rv_status st = rvi_reading_new(&r, NULL, request, strlen(request), true, err);
+    *out = st ? 0 : probability(r, request);
+    rvi_reading_free(r);
+    return st;
 }
 
 rv_status rvi_follow_is_one(const char *request, bool *out, rv_error *err)
 {
-    rvi_reading *r = NULL;
-    rv_status st = rvi_reading_new(&r, NULL, request, strlen(request), true, err);
-    *out = !st && is_one(r, request);
-    rvi_reading_free(r);
+    float p;
+    rv_status st = rvi_follow_probability(request, &p, err);
+    *out = p >= rvi_follow.sure;
     return st;
 }
 

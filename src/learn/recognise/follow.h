@@ -20,6 +20,8 @@ typedef struct rvi_follow_weights {
 
 extern const rvi_follow_weights rvi_follow;
 
+/* That the request is one; and whether it surely is. */
+rv_status rvi_follow_probability(const char *request, float *out, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_follow_is_one(const char *request, bool *out, rv_error *err) RVI_MUST_CHECK;
 
 /* Appends such a request behind the words that tell what it is about ("Australia. And its
