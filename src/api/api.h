@@ -307,6 +307,8 @@ rv_status rvi_api_need_weights(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_tokenizer(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked);
+/* Tokens that a service has room for where one request may have so many: a page more. */
+int rvi_api_whole_context(int n_context);
 /* What an engine takes on a GPU beside the weights; n_tokens 0: its default. */
 rvi_room rvi_api_room(const rv_runtime *rt, const rvi_sizes *s, int n_tokens);
 rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err) RVI_MUST_CHECK;

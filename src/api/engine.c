@@ -21,10 +21,15 @@ static int default_rows(const rv_model *m)
     return rvi_backend_is_cpu(m->rt->be) ? DEFAULT_ROWS : gpu_rows(m->model->hp.n_embd);
 }
 
+int rvi_api_whole_context(int n_context)
+{
+    n_context = RVI_MIN(n_context, RVI_MAX_CONTEXT - RVI_PAGE_TOKENS);
+    return RVI_MAX(n_context + RVI_PAGE_TOKENS, RVI_SERVICE_TOKENS);
+}
+
 rvi_room rvi_api_room(const rv_runtime *rt, const rvi_sizes *s, int n_tokens)
 {
-    if (n_tokens == RV_GPU_WHOLE_CONTEXT) /* as a service has it */
-        n_tokens = RVI_MAX(s->n_context + RVI_PAGE_TOKENS, RVI_SERVICE_TOKENS);
+    if (n_tokens == RV_GPU_WHOLE_CONTEXT) n_tokens = rvi_api_whole_context(s->n_context);
     return (rvi_room){.n_tokens = n_tokens ? n_tokens : RVI_MIN(s->n_context, RVI_API_CONTEXT),
                       .kv = rvi_api_kv_type(rt, RV_KV_DEFAULT),
                       .max_rows = gpu_rows(s->n_embd),

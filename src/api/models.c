@@ -421,6 +421,8 @@ static rv_status listed_new(listed **out, const char *name, const char *path,
         st =
             rvi_api_read_struct(&x->service, sizeof x->service, service, "rv_service_options", err);
     if (st) return st;
+    if (x->open.gpu_tokens == RV_GPU_WHOLE_CONTEXT && x->service.n_context > 0)
+        x->open.gpu_tokens = rvi_api_whole_context(x->service.n_context);
     if (x->service.embedder) x->embedder = rvi_api_retain_model(x->service.embedder);
     x->name = rvi_arena_strndup(&x->texts, name, strlen(name));
     x->path = rvi_arena_strndup(&x->texts, path, strlen(path));

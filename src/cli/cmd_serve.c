@@ -137,7 +137,6 @@ static rv_status locate_models(serve *s, rv_error *err)
 /* Nothing is loaded yet. */
 static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
-    enum { LEAST_TOKENS = 16384 }; /* that a service has */
     serve *s = ctx;
     rv_kv_type kv_type;
     rv_status st = cli_kv_type(s->c, &kv_type, err);
@@ -151,8 +150,7 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
         out[i].path = h->at.path.data;
         out[i].open.chat_template = s->template_text.data;
         out[i].open.gpu_layers = s->c->gpu_layers;
-        out[i].open.gpu_tokens =
-            s->c->context ? RVI_MAX(s->c->context, LEAST_TOKENS) : RV_GPU_WHOLE_CONTEXT;
+        out[i].open.gpu_tokens = RV_GPU_WHOLE_CONTEXT;
         out[i].service = (rv_service_options){.n_context = s->c->context,
                                               .n_tokens = RV_WHOLE_CONTEXT,
                                               .kv_type = kv_type,

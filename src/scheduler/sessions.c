@@ -346,6 +346,17 @@ static rv_status load(rvi_kept_session *k, rv_error *err)
     return RV_OK;
 }
 
+/* Somebody else has removed its file: the session begins anew. */
+static void restart(rvi_sessions *s, rvi_kept_entry *x)
+{
+    rvi_vectors_remove(x->path);
+    rvi_lock_take(s->lock);
+    s->bytes -= x->bytes;
+    x->began = x->saved = x->bytes = 0;
+    x->begun_here = x->saved_here = 0;
+    rvi_lock_give(s->lock);
+}
+
 rv_status rvi_sessions_claim(rvi_sessions *s, const char *tenant, const char *name,
                              rvi_kept_session **out, rv_error *err)
 {
@@ -356,7 +367,9 @@ rv_status rvi_sessions_claim(rvi_sessions *s, const char *tenant, const char *na
     rvi_lock_take(s->lock);
     rv_status st = claim(s, tenant, name, &k->entry, err);
     rvi_lock_give(s->lock);
-    if (!st && rvi_os_stat(k->entry->path, NULL) != RVI_OS_NONE) st = load(k, err);
+    bool is_there = !st && rvi_os_stat(k->entry->path, NULL) != RVI_OS_NONE;
+    if (is_there) st = load(k, err);
+    if (!st && !is_there) restart(s, k->entry);
     if (st)
         rvi_kept_release(k);
     else

@@ -106,6 +106,7 @@ rv_status rvi_vectors_write(const rvi_vectors *v, const char *session_path, rv_e
     rvi_buf path = {0}, bytes = {0}, temp = {0};
     FILE *f = NULL;
     bool moved = false;
+    uint8_t now[RVI_SHA256_LEN];
     rv_status st =
         path_of(session_path, &path) && describe(v, &bytes) ? RV_OK : rvi_nomem(err, "vectors");
     if (!st) st = rvi_os_create_beside(path.data, &temp, &f, err);
@@ -114,8 +115,10 @@ rv_status rvi_vectors_write(const rvi_vectors *v, const char *session_path, rv_e
         st = rvi_error(err, RV_E_IO, "cannot write %s: %s", path.data, strerror(errno));
     if (!st) moved = !(st = rvi_os_replace(temp.data, path.data, err));
     if (!moved && f) (void)remove(temp.data);
-    /* who forgets a session removes its file, then its vectors; these may have come after that */
-    if (moved && rvi_os_stat(session_path, NULL) == RVI_OS_NONE) (void)remove(path.data);
+    /* who forgets a session removes its file, then its vectors; these may have come after that, and
+     * another session of that name too */
+    if (moved && !(rvi_vectors_session(session_path, now) && !memcmp(now, v->session, sizeof now)))
+        (void)remove(path.data);
     rvi_buf_deinit(&path);
     rvi_buf_deinit(&bytes);
     rvi_buf_deinit(&temp);

@@ -23,7 +23,7 @@ typedef struct rvi_vectors {
 /* session, embedder and size are set, those of `session_path`; reads what there is for them. False:
  * nothing that counts; n is 0. values are freed by the caller. */
 bool rvi_vectors_read(rvi_vectors *v, const char *session_path);
-/* None stay where the session is gone meanwhile. */
+/* None stay where the session is gone meanwhile, or another. */
 rv_status rvi_vectors_write(const rvi_vectors *v, const char *session_path,
                             rv_error *err) RVI_MUST_CHECK;
 /* Which state of the session the file holds now. False: there is none. */

@@ -3,7 +3,7 @@
  * is said where memory is missing, and the options of the API. */
 #include "cuda/fake.h"
 
-#include "api/api.h"
+#include "api/service.h"
 #include "model/law.h"
 #include "model/placement.h"
 
@@ -540,6 +540,35 @@ static void api(void **state)
     rv_runtime_free(&rt);
 }
 
+/* Layers are placed for the room that the service will have: a page more than its context. */
+static void room_of_a_list(void **state)
+{
+    (void)state;
+    enum { CONTEXT = 20000 };
+    rv_runtime *rt = fake_runtime();
+    rvi_source *source;
+    rvi_sizes *s;
+    rv_open_options o = {.size = sizeof o, .gpu_tokens = RV_GPU_WHOLE_CONTEXT};
+    rv_service_options so = {.size = sizeof so, .n_tokens = RV_WHOLE_CONTEXT, .n_context = CONTEXT};
+    assert_ok(rvi_source_open(&source, "tests/golden/llama", err));
+    assert_ok(rvi_sizes_new(&s, rt->be, source, false, err));
+    for (int pages = 0; pages < 2; pages++) {
+        rv_models *list;
+        rv_service *svc;
+        rvi_room room = rvi_api_room(rt, s, CONTEXT + pages * RVI_PAGE_TOKENS);
+        fake()->memory = (fake()->used + rvi_sizes_need(s, rt->be, &room, 2)) * 64 / 63 + 64;
+        assert_ok(rv_models_new(&list, rt, NULL, err));
+        assert_ok(rv_models_add(list, "llama", "tests/golden/llama", &o, &so, err));
+        assert_ok(rv_models_hold(list, "llama", 600, &svc, err));
+        assert_int_equal(rv_model_get_info(rv_service_model(svc))->gpu_layers, 1 + pages);
+        rv_models_give_back(list, &svc);
+        rv_models_free(&list);
+    }
+    rvi_free(s);
+    rvi_source_close(source);
+    rv_runtime_free(&rt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -551,6 +580,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(placement, reset, reset),
         cmocka_unit_test_setup_teardown(api, reset, reset),
+        cmocka_unit_test_setup_teardown(room_of_a_list, reset, reset),
         cmocka_unit_test_setup_teardown(chosen_there, reset, reset),
     };
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);

@@ -209,7 +209,8 @@ static void remove_session(rv_service *svc, int k, char path[400])
 }
 
 /* No vectors stay of a session whose file was removed behind the service's back, once somebody
- * looks for it or forgets it; none are kept of one that was forgotten while they were made. */
+ * looks for it, forgets it or uses its name again; none are kept of one that was forgotten while
+ * they were made. */
 static void nothing_stays_of_those_that_are_gone(void **state)
 {
     (void)state;
@@ -234,6 +235,12 @@ static void nothing_stays_of_those_that_are_gone(void **state)
     rvi_vectors v = {.size = 4, .n = 1, .values = some};
     assert_ok(rvi_vectors_write(&v, path, err));
     assert_int_equal(count_files(".vectors"), SESSIONS - 2);
+    turn(svc, 2, 0); /* its name again */
+    assert_ok(rvi_vectors_write(&v, path, err));
+    assert_int_equal(count_files(".vectors"), SESSIONS - 2);
+    remove_session(svc, 3, path);
+    turn(svc, 3, 1);
+    assert_int_equal(count_files(".vectors"), SESSIONS - 3);
     rv_service_free(&svc);
 }
 
