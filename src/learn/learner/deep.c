@@ -18,13 +18,13 @@ static size_t gather(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t 
     size_t n = 0;
     *first = UINT64_MAX;
     *last = 0;
-    for (size_t i = 0; i < l->preferences.n; i++) {
-        const rvi_preference *p = &l->preferences.list[i];
-        if (!rvi_preference_waits(p) || p->event > until) continue;
-        if (pairs) pairs[n] = (rvi_preference_pair){p->question, p->chosen, p->rejected};
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
+        if (!rvi_lesson_prefers(x) || x->generation || x->event > until) continue;
+        if (pairs) pairs[n] = (rvi_preference_pair){x->question, x->answer, x->rejected};
         n++;
-        *first = RVI_MIN(*first, p->event);
-        *last = RVI_MAX(*last, p->event);
+        *first = RVI_MIN(*first, x->event);
+        *last = RVI_MAX(*last, x->event);
     }
     return n;
 }
@@ -46,7 +46,7 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe};
     rvi_generations_name_lost(&l->generations, made);
-    j->pairs = rvi_alloc_array(l->preferences.n + 1, sizeof *j->pairs);
+    j->pairs = rvi_alloc_array(l->lessons.n + 1, sizeof *j->pairs);
     if (!j->pairs) return rvi_nomem(err, "pairs");
     j->n = (int)gather(l, j->pairs, UINT64_MAX, &made->first, &made->last);
     return rvi_feedback_count(&l->store, &made->known, err);

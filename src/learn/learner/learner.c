@@ -24,7 +24,6 @@ static void forget_all(rvi_learner *l)
     rvi_lock_take(l->instructing);
     rvi_buf_deinit(&l->instructions);
     rvi_lock_give(l->instructing);
-    rvi_preferences_deinit(&l->preferences);
     rvi_refusals_deinit(&l->refusals);
     rvi_shared_deinit(&l->shared);
     rvi_instant_deinit(l);
@@ -194,7 +193,7 @@ static void put_ended(rvi_buf *out, const rvi_learner *l)
     (void)rvi_buf_printf(out, "],\"ended\":[");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->in_force || x->forgotten || x->scope == RV_SCOPE_ALWAYS) continue;
+        if (x->in_force || x->forgotten || x->rejected || x->scope == RV_SCOPE_ALWAYS) continue;
         put_event(out, n++, x->event);
         put_text(out, ",", "question", x->question);
         put_text(out, ",", "answer", x->answer);
@@ -229,13 +228,13 @@ static void put_doing(rvi_buf *out, const rvi_doing *d, bool paused)
     (void)rvi_buf_putc(out, '}');
 }
 
-static void put_preference(rvi_buf *out, size_t before, const rvi_preference *p)
+static void put_pair(rvi_buf *out, size_t before, const rvi_lesson *x)
 {
-    put_event(out, before, p->event);
-    put_text(out, ",", "question", p->question);
-    put_text(out, ",", "chosen", p->chosen);
-    put_text(out, ",", "rejected", p->rejected);
-    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->generation != 0));
+    put_event(out, before, x->event);
+    put_text(out, ",", "question", x->question);
+    put_text(out, ",", "chosen", x->answer);
+    put_text(out, ",", "rejected", x->rejected);
+    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(x->generation != 0));
 }
 
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
@@ -266,8 +265,8 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     put_instructions(out, &l->lessons);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
     n = 0;
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (!l->preferences.list[i].forgotten_by) put_preference(out, n++, &l->preferences.list[i]);
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (rvi_lesson_prefers(&l->lessons.list[i])) put_pair(out, n++, &l->lessons.list[i]);
     (void)rvi_buf_printf(out, "]}");
     return out->failed ? rvi_nomem(err, "status") : RV_OK;
 }

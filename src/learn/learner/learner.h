@@ -25,7 +25,6 @@
 #include "learn/state/generations.h"
 #include "learn/state/history.h"
 #include "learn/state/lessons.h"
-#include "learn/state/preferences.h"
 #include "learn/state/refusals.h"
 
 typedef struct rvi_learner_parts { /* all borrowed */
@@ -104,7 +103,6 @@ typedef struct rvi_learner {
     rvi_lessons lessons;
     rvi_buf instructions;  /* lessons of scope always, a line each */
     rvi_lock *instructing; /* guards it: requests of a service read it on any thread */
-    rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;
     rvi_absent *absent; /* of the events that are being applied */

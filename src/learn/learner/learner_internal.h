@@ -39,9 +39,6 @@ rv_status rvi_learner_read_paused(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- apply.c ---- */
-/* What an event forgets ends; *n: becomes so many more as stood. */
-rv_status rvi_learner_end(rvi_learner *l, const rvi_feedback *f, int *n,
-                          rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 

@@ -13,20 +13,10 @@ const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number)
 
 /* ---- what a generation was made of ---- */
 
-static bool is_within(const rvi_generation *g, uint64_t event)
+static bool is_of(const rvi_generation *g, const rvi_lesson *x)
 {
-    return event >= g->first && event <= g->last;
-}
-
-static bool lesson_is_of(const rvi_generation *g, const rvi_lesson *x)
-{
-    return g->origin != RVI_FROM_PAIRS && rvi_lesson_answers(x) && !x->generation &&
-           is_within(g, x->event);
-}
-
-static bool pair_is_of(const rvi_generation *g, const rvi_preference *x)
-{
-    return g->origin == RVI_FROM_PAIRS && rvi_preference_waits(x) && is_within(g, x->event);
+    bool kind = g->origin == RVI_FROM_PAIRS ? rvi_lesson_prefers(x) : rvi_lesson_answers(x);
+    return kind && !x->generation && x->event >= g->first && x->event <= g->last;
 }
 
 /* By the log: what waits within its range of events, and what those learned that it goes on
@@ -35,11 +25,8 @@ static rv_status note_learned(const rvi_learner *l, rvi_generation *g, rv_error 
 {
     rv_status st = rvi_generations_inherit(&l->generations, g, err);
     for (size_t i = 0; !st && i < l->lessons.n; i++)
-        if (lesson_is_of(g, &l->lessons.list[i]))
+        if (is_of(g, &l->lessons.list[i]))
             st = rvi_generation_learn(g, l->lessons.list[i].event, err);
-    for (size_t i = 0; !st && i < l->preferences.n; i++)
-        if (pair_is_of(g, &l->preferences.list[i]))
-            st = rvi_generation_learn(g, l->preferences.list[i].event, err);
     return st;
 }
 
@@ -48,9 +35,7 @@ static void claim(rvi_learner *l, const rvi_generation *g)
 {
     if (g->lost) return;
     for (size_t i = 0; i < l->lessons.n; i++)
-        if (lesson_is_of(g, &l->lessons.list[i])) l->lessons.list[i].generation = g->number;
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (pair_is_of(g, &l->preferences.list[i])) l->preferences.list[i].generation = g->number;
+        if (is_of(g, &l->lessons.list[i])) l->lessons.list[i].generation = g->number;
 }
 
 int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g)
@@ -61,12 +46,6 @@ int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g)
         if (x->generation != g->number) continue;
         x->generation = 0;
         n += x->in_force;
-    }
-    for (size_t i = 0; i < l->preferences.n; i++) {
-        rvi_preference *x = &l->preferences.list[i];
-        if (x->generation != g->number) continue;
-        x->generation = 0;
-        n += rvi_preference_waits(x);
     }
     return n;
 }
@@ -169,9 +148,6 @@ void rvi_learner_withdraw(rvi_learner *l, uint64_t by, bool erase, int *n_gone, 
     for (size_t i = 0; i < l->lessons.n; i++)
         if (l->lessons.list[i].ended_by == by)
             *n_gone += rvi_generations_withdraw(all, l->lessons.list[i].event, by, erase);
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (l->preferences.list[i].forgotten_by == by)
-            *n_gone += rvi_generations_withdraw(all, l->preferences.list[i].event, by, erase);
     for (size_t i = 0; *n_gone && i < all->n; i++)
         if (all->list[i].gone_by == by) *n_again += rvi_learner_wait_again(l, &all->list[i]);
 }
