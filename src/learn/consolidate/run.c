@@ -16,7 +16,7 @@ enum {
     MEASURE_EVERY = 25, /* but at least one in so many steps */
     MEASURE_SELDOM = 4, /* and no more than one in so many */
     SAVE_EVERY = 25,    /* steps */
-    SNAPSHOTS_KEPT = 2,
+    NUMBER = 1,         /* of its snapshot: there is one run at a time */
 };
 
 /* Where a run stands, beside the training itself; its bytes are kept as they are. */
@@ -111,10 +111,9 @@ static void save(runner *u)
     bool ok = rvi_buf_append(&out, &u->at, sizeof u->at);
     if (ok && u->best) ok = rvi_buf_append(&out, u->best, u->t->theta->n * sizeof *u->best);
     if (ok) ok = rvi_training_save(u->t, &out);
-    rv_status st = ok ? rvi_snapshot_save(u->dir, name, u->digest, 0, out.data, out.len, NULL, &why)
+    rv_status st = ok ? rvi_snapshot_save(u->dir, name, NUMBER, u->digest, out.data, out.len, &why)
                       : rvi_nomem(&why, "snapshot");
     rvi_buf_deinit(&out);
-    if (!st) rvi_snapshot_drop(u->dir, name, SNAPSHOTS_KEPT);
     if (st) warn(u, "the run cannot be taken up again if it is stopped", &why);
     u->keeps = !st;
 }
@@ -135,7 +134,7 @@ static rv_status resume(runner *u, bool *resumed, rv_error *err)
     size_t head = sizeof at + (u->best ? u->t->theta->n * sizeof *u->best : 0);
     *resumed = false;
     if (!u->keeps) return RV_OK;
-    rv_status st = rvi_snapshot_load(&s, u->dir, name, u->digest, 0, &why);
+    rv_status st = rvi_snapshot_load(&s, u->dir, name, NUMBER, u->digest, &why);
     if (!st) {
         if (s.len >= head) memcpy(&at, s.data, sizeof at);
         if (s.len < head || !is_sound(&at, u->t) ||
@@ -241,7 +240,7 @@ rv_status rvi_run_training(rvi_training *t, const rvi_study *by, const rvi_index
     if (!st) st = take_steps(&u, err);
     tell_result(&u, result);
     if (!st && u.best) memcpy(t->theta->theta, u.best, t->theta->n * sizeof *u.best);
-    if (!st && dir) rvi_snapshot_drop(dir, name, 0);
+    if (!st && dir) rvi_snapshot_drop(dir, name, UINT64_MAX);
     result->seconds = rvi_os_seconds() - start;
     rvi_free(u.best);
     return st;

@@ -420,7 +420,7 @@ static bool unerased(const rvi_learner *l)
 
 void rvi_learner_drop_run(const rvi_learner *l)
 {
-    if (l->dir) rvi_snapshot_drop(l->dir, "run", 0);
+    if (l->dir) rvi_snapshot_drop(l->dir, "run", UINT64_MAX);
 }
 
 rv_status rvi_learner_clean(const rvi_learner *l, const char *dir, bool all, rv_error *err)
@@ -440,8 +440,8 @@ rv_status rvi_learner_clean(const rvi_learner *l, const char *dir, bool all, rv_
     }
     rvi_buf_deinit(&path);
     if (!any) return st;
-    rvi_snapshot_drop(dir, "run", 0); /* of training that was stopped: it may have known it, too */
-    rvi_snapshot_drop(dir, "shared", 0);
+    rvi_snapshot_drop(dir, "run", UINT64_MAX); /* of training that was stopped: it may know it */
+    rvi_snapshot_drop(dir, "shared", UINT64_MAX);
     if (all) rvi_learner_remove_early(dir);
     return st;
 }
