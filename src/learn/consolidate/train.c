@@ -1,7 +1,6 @@
 #include "learn/consolidate/train.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -391,37 +390,18 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
 
 /* ---- stopping and going on ---- */
 
+/* What texts the steps so far have drawn follows from the seed. */
 typedef struct saved {
     char magic[8];
-    uint64_t n, seed, teach_n, keep_n, teach_at, keep_at, teach_rng, keep_rng;
-    int64_t step, n_steps, opt_steps, easing, ends;
+    int64_t step, opt_steps, easing, ends;
     double usual_ce;
 } saved;
 
-static const char magic[8] = "RVTRN02";
-static const char other_run[] = "the stored run is another one or damaged";
-
-static bool put_order(rvi_buf *out, const rvi_walk *w)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        uint64_t x = w->order[i];
-        if (!rvi_buf_append(out, &x, sizeof x)) return false;
-    }
-    return true;
-}
+static const char magic[8] = "RVTRN03";
 
 bool rvi_training_save(const rvi_training *t, rvi_buf *out)
 {
-    saved s = {.n = t->theta->n,
-               .seed = t->o.seed,
-               .teach_n = t->teach.n,
-               .keep_n = t->keep.n,
-               .teach_at = t->teach.at,
-               .keep_at = t->keep.at,
-               .teach_rng = t->teach.rng.state,
-               .keep_rng = t->keep.rng.state,
-               .step = t->step,
-               .n_steps = t->o.n_steps,
+    saved s = {.step = t->step,
                .opt_steps = t->opt->n_steps,
                .easing = t->easing,
                .ends = t->ends,
@@ -429,68 +409,23 @@ bool rvi_training_save(const rvi_training *t, rvi_buf *out)
     memcpy(s.magic, magic, sizeof magic);
     size_t bytes = t->theta->n * sizeof(float);
     return rvi_buf_append(out, &s, sizeof s) && rvi_buf_append(out, t->theta->theta, bytes) &&
-           rvi_buf_append(out, t->opt->m, bytes) && rvi_buf_append(out, t->opt->v, bytes) &&
-           put_order(out, &t->teach) && put_order(out, &t->keep);
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The order must be a shuffle of the pool that the walk was made from. */
-static rv_status check_order(const rvi_walk *w, const char *p, uint64_t at, rv_error *err)
-{
-    if (!w->n) return at ? rvi_error(err, RV_E_STORAGE, "%s", other_run) : RV_OK;
-    uint64_t *stored = rvi_alloc_array(w->n, sizeof *stored);
-    uint64_t *own = rvi_alloc_array(w->n, sizeof *own);
-    rv_status st = stored && own ? RV_OK : rvi_nomem(err, "run");
-    if (!st) {
-        memcpy(stored, p, w->n * sizeof *stored);
-        for (size_t i = 0; i < w->n; i++) own[i] = w->order[i];
-        qsort(stored, w->n, sizeof *stored, by_number);
-        qsort(own, w->n, sizeof *own, by_number);
-        if (at > w->n || memcmp(stored, own, w->n * sizeof *own))
-            st = rvi_error(err, RV_E_STORAGE, "%s", other_run);
-    }
-    rvi_free(stored);
-    rvi_free(own);
-    return st;
-}
-
-static void take_order(rvi_walk *w, const char *p, uint64_t at, uint64_t state)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        uint64_t x;
-        memcpy(&x, p + i * sizeof x, sizeof x);
-        w->order[i] = (size_t)x;
-    }
-    w->at = (size_t)at;
-    w->rng.state = state;
+           rvi_buf_append(out, t->opt->m, bytes) && rvi_buf_append(out, t->opt->v, bytes);
 }
 
 rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_error *err)
 {
     saved s;
     const char *p = data;
-    size_t bytes = t->theta->n * sizeof(float);
-    size_t whole = sizeof s + 3 * bytes + (t->teach.n + t->keep.n) * sizeof(uint64_t);
+    size_t bytes = t->theta->n * sizeof(float), whole = sizeof s + 3 * bytes;
     if (len == whole) memcpy(&s, p, sizeof s);
-    if (len != whole || memcmp(s.magic, magic, sizeof magic) || s.n != t->theta->n ||
-        s.seed != t->o.seed || s.teach_n != t->teach.n || s.keep_n != t->keep.n ||
-        s.n_steps != t->o.n_steps || s.step < 0 || s.step > s.n_steps || s.opt_steps < 0 ||
-        s.opt_steps > s.step || s.easing < 0 || s.easing > s.step || s.ends < s.step ||
-        s.ends > s.n_steps || (s.easing && s.ends <= s.easing) || !isfinite(s.usual_ce) ||
+    if (len != whole || memcmp(s.magic, magic, sizeof magic) || s.step < 0 ||
+        s.step > t->o.n_steps || s.opt_steps < 0 || s.opt_steps > s.step || s.easing < 0 ||
+        s.easing > s.step || s.ends < s.step || s.ends > t->o.n_steps ||
+        (s.easing && s.ends <= s.easing) || !isfinite(s.usual_ce) ||
         !rvi_floats_sound(p + sizeof s, 2 * t->theta->n, -INFINITY) ||
         !rvi_floats_sound(p + sizeof s + 2 * bytes, t->theta->n, 0))
-        return rvi_error(err, RV_E_STORAGE, "%s", other_run);
-    const char *teach = p + sizeof s + 3 * bytes, *keep = teach + t->teach.n * sizeof(uint64_t);
-    rv_status st = check_order(&t->teach, teach, s.teach_at, err);
-    if (!st) st = check_order(&t->keep, keep, s.keep_at, err);
-    if (st) return st;
-    take_order(&t->teach, teach, s.teach_at, s.teach_rng);
-    take_order(&t->keep, keep, s.keep_at, s.keep_rng);
+        return rvi_error(err, RV_E_STORAGE, "the stored run is another one or damaged");
+    for (int i = 0; i < s.step; i++) (void)pick(t);
     memcpy(t->theta->theta, p + sizeof s, bytes);
     memcpy(t->opt->m, p + sizeof s + bytes, bytes);
     memcpy(t->opt->v, p + sizeof s + 2 * bytes, bytes);
