@@ -39,11 +39,6 @@ typedef struct rvi_learner_parts { /* all borrowed */
     void *serial_ctx;
 } rvi_learner_parts;
 
-typedef struct rvi_absent { /* a generation without a file */
-    int number;
-    bool erased; /* because what it learned was forgotten */
-} rvi_absent;
-
 enum { RVI_INSTANT_STATES = 33 }; /* of the adapter of scores that are kept: 32 can be taken back */
 
 /* The instant loop: what scores change. Made when it is first needed. */
@@ -105,8 +100,6 @@ typedef struct rvi_learner {
     rvi_lock *instructing; /* guards it: requests of a service read it on any thread */
     rvi_refusals refusals;
     rvi_generations generations;
-    rvi_absent *absent; /* of the events that are being applied */
-    size_t n_absent, cap_absent;
     char unerased[512];    /* why adapters of what was forgotten are still there; "": none are */
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
