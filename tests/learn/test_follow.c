@@ -593,7 +593,7 @@ static void one_probes(void **state)
     assert_true(follow(b));
     assert_ok(rvi_instant_new_micro(a, err));
     a->instant.probe_due = true;
-    assert_ok(rvi_instant_save(a, 1, true, err));
+    assert_ok(rvi_instant_save(a, 1, err));
     assert_ok(rvi_instant_reopen_scores(b, err));
     assert_true(b->instant.probe_due);
     assert_ok(rvi_instant_catch_up(a, err));

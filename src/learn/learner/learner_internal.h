@@ -138,10 +138,9 @@ void rvi_shared_drop(rvi_generation *g);
 void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 
 /* ---- save_instant.c: what scores taught, in the store ---- */
-/* The adapter of scores as it is after this event; whole: with its snapshots. Belongs into the
- * transaction that logs the event. */
-rv_status rvi_instant_save(rvi_learner *l, uint64_t event, bool whole,
-                           rv_error *err) RVI_MUST_CHECK;
+/* The adapter of scores as it is after this event. Belongs into the transaction that logs the
+ * event. */
+rv_status rvi_instant_save(rvi_learner *l, uint64_t event, rv_error *err) RVI_MUST_CHECK;
 /* After a check by the probe, as far as that is possible. Where it went back, scores from before
  * can no longer be taken back: they might have been what it drifted by. */
 void rvi_instant_save_checked(rvi_learner *l, bool rolled_back);
