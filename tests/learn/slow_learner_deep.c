@@ -51,8 +51,17 @@ static void deep_runs_look_again(void **state)
                                         "Tell me of salt.", "Tell me of sand."};
     for (size_t i = 0; i < 5; i++)
         assert_ok(rvi_learner_prefer(l, asked[i], "It is good.", "No.", &a, err));
+    const rvi_job_kind *kind = &rvi_job_trains_deep;
+    assert_ok(rvi_learner_prefer(l, "Tell me of wood.", "It is good.", "No.", &a, err));
+    rvi_job early = {.kind = kind, .loss = RV_LOSS_DPO};
+    assert_ok(kind->take(&early, l, err));
+    assert_ok(rvi_learner_undo(l, &a, err)); /* its texts may still be read */
+    assert_string_equal(a.notes, "the last preference is taken back");
+    assert_ok(kind->compute(&early, l, &l->base, NULL, NULL, err));
+    assert_ok(kind->publish(&early, l, err));
+    assert_false(early.published);
+    rvi_job_drop(&early);
     for (int taken_back = 1; taken_back >= 0; taken_back--) {
-        const rvi_job_kind *kind = &rvi_job_trains_deep;
         rvi_job j = {.kind = kind, .loss = RV_LOSS_DPO};
         assert_ok(kind->take(&j, l, err));
         assert_ok(kind->compute(&j, l, &l->base, NULL, NULL, err));

@@ -125,7 +125,7 @@ static rv_status studying(rv_error *err)
 /* The texts of a lesson from all sources. */
 static rv_status writing(rv_error *err)
 {
-    const rvi_lesson_text group = {dog, "Rex"};
+    const rvi_lesson_text group = {dog, "Rex", NULL};
     rvi_texts texts = {{0}, {0}};
     rvi_recogniser *judge = NULL;
     rv_status st = rvi_recogniser_new(&judge, NULL, NULL, err);

@@ -383,9 +383,9 @@ static bool is_held(size_t i, size_t n)
     return i % every == every - 1 && i / every < want;
 }
 
-rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
-                          size_t n, rv_preference_loss loss, const rvi_study *by,
-                          rvi_study_result *result, rv_error *err)
+rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *pairs, size_t n,
+                          rv_preference_loss loss, const rvi_study *by, rvi_study_result *result,
+                          rv_error *err)
 {
     const rvi_learner_options *o = by->o;
     const rvi_train_options to = {
@@ -406,9 +406,9 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preferenc
     rv_status st = new_params(out, g->v->m, o, err);
     g->samples.want_refs = true;
     for (size_t i = 0; !st && i < n; i++) {
-        const rvi_preference_pair *p = &pairs[i];
+        const rvi_lesson_text *p = &pairs[i];
         size_t before = g->samples.n;
-        st = rvi_samples_teach(&g->samples, p->question, p->chosen, PAIR_TOKENS, true, err);
+        st = rvi_samples_teach(&g->samples, p->question, p->answer, PAIR_TOKENS, true, err);
         if (!st)
             st = rvi_samples_teach(&g->samples, p->question, p->rejected, PAIR_TOKENS, true, err);
         if (st || g->samples.n != before + 2)

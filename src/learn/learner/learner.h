@@ -109,7 +109,6 @@ typedef struct rvi_learner {
     uint64_t refused_at;        /* refusals.n_changes when it was made */
     int n_keeping;              /* readings in a transaction that has not ended */
     rvi_instant instant;
-    const char *deep; /* "dpo" or "kto": the consolidation under way is, with this loss; or NULL */
     rvi_doing doing;
     char trouble[512]; /* why its last round came to nothing; "": it did not */
 } rvi_learner;
@@ -143,7 +142,7 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 
 /* ---- beside serving (jobs.h) ---- */
 
-size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
+size_t rvi_learner_waiting(const rvi_learner *l);  /* corrections, */
 size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 
 enum { RVI_DEEP_LEAST = 4 }; /* pairs that are worth a run */

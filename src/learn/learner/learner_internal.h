@@ -10,8 +10,7 @@
  *                   they are, on the disk and in the store
  *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
- *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
- *                   that waits
+ *   round.c         a group of lessons, or pairs, becomes an adapter; consolidate.c: all that waits
  *   save_shared.c, save_instant.c, retrace.c   to the disk and back */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
@@ -71,10 +70,6 @@ rv_status rvi_instant_publish(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event,
                            rv_error *err) RVI_MUST_CHECK;
 
-/* ---- deep.c ---- */
-/* What the generations from the first-th on have measured. */
-void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
-
 /* ---- publish.c ---- */
 /* One that the log names. */
 rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g,
@@ -84,9 +79,9 @@ rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g,
 rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event,
                               rv_error *err) RVI_MUST_CHECK;
 /* The same for one that has its digest, with its file as it was written for the number g has (NULL:
- * none was). */
+ * none was). note (may be NULL): for the log. */
 rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *file,
-                                   uint64_t *event, rv_error *err) RVI_MUST_CHECK;
+                                   const char *note, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
 /* Generations that were trained on what the event ended are out of use from now on, and what else
  * they held waits again, to be trained without it. erase: for good. n_gone: generations; n_again:
  * lessons and pairs. */

@@ -72,11 +72,11 @@ rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g, rv_error
 rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event, rv_error *err)
 {
     rv_status st = rvi_adapter_digest(g->adapter, g->digest, err);
-    return st ? st : rvi_learner_publish_made(l, g, NULL, event, err);
+    return st ? st : rvi_learner_publish_made(l, g, NULL, NULL, event, err);
 }
 
 rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *file,
-                                   uint64_t *event, rv_error *err)
+                                   const char *note, uint64_t *event, rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, g->origin == RVI_FROM_FILE    ? RVI_FEEDBACK_IMPORT
                                           : g->origin == RVI_FROM_MERGE ? RVI_FEEDBACK_MERGE
@@ -92,7 +92,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     f.seed = l->o.seed;
     f.recipe = rvi_text_of(rvi_recipe_name(g));
     f.target = g->known;
-    if (l->deep && g->known) f.note = rvi_text_of(l->deep);
+    f.note = rvi_text_of(note);
     f.n_parents = g->n_parents;
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
     memcpy(f.digest, g->digest, sizeof f.digest);
