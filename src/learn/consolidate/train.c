@@ -70,8 +70,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
     rv_status st = rvi_params_like(&t->grads, theta, err);
     if (!st)
         st = rvi_trainer_new(&t->trainer, texts->v->m, texts->v->be, theta, t->grads, &to, err);
-    if (!st) st = rvi_optimizer_new(&t->opt, theta->n, &RVI_ADAMW_USUAL, err);
-    if (!st) t->opt->be = texts->v->be;
+    if (!st) st = rvi_optimizer_new(&t->opt, theta->n, texts->v->be, err);
     if (!st) st = rvi_batch_init(&t->batch, t->o.max_rows, texts_of_step, err);
     size_t n = (size_t)texts_of_step;
     t->picked = rvi_alloc_array(n, sizeof *t->picked);
@@ -242,11 +241,9 @@ static void clear_gradients(rvi_training *t)
 
 static double rate_of(const rvi_training *t)
 {
-    rvi_schedule s = {
-        .n_steps = t->o.n_steps, .rate = (double)t->o.rate, .warm_up = (double)t->o.warm_up};
-    if (!t->easing) return rvi_schedule_rate(&s, t->step);
-    double left = (double)(t->ends - t->step) / (t->ends - t->easing);
-    return rvi_schedule_rate(&s, t->easing) * left;
+    double rate = rvi_rate_at(t->easing ? t->easing : t->step, t->o.n_steps, (double)t->o.rate,
+                              (double)t->o.warm_up);
+    return t->easing ? rate * ((double)(t->ends - t->step) / (t->ends - t->easing)) : rate;
 }
 
 /* Brings the end forward when all texts had their turn and hardly any loss is left. */
@@ -298,8 +295,7 @@ bool rvi_training_step(rvi_training *t)
     pull_to_star(t);
     if (t->o.random)
         rvi_gradient_randomise(t->grads->theta, t->grads->n, t->o.seed + (uint64_t)t->step);
-    if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta, rate_of(t), NULL))
-        t->n_skipped++;
+    if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta, rate_of(t))) t->n_skipped++;
     t->step++;
     look_for_end(t);
     return true;
