@@ -55,7 +55,7 @@ static void deep_runs_look_again(void **state)
     assert_ok(rvi_learner_prefer(l, "Tell me of wood.", "It is good.", "No.", &a, err));
     rvi_job early = {.kind = kind, .loss = RV_LOSS_DPO};
     assert_ok(kind->take(&early, l, err));
-    assert_ok(rvi_learner_undo(l, &a, err)); /* its texts may still be read */
+    assert_ok(rvi_learner_undo(l, false, &a, err)); /* its texts may still be read */
     assert_string_equal(a.notes, "the last preference is taken back");
     assert_ok(kind->compute(&early, l, &l->base, NULL, NULL, err));
     assert_ok(kind->publish(&early, l, err));
@@ -66,7 +66,7 @@ static void deep_runs_look_again(void **state)
         assert_ok(kind->take(&j, l, err));
         assert_ok(kind->compute(&j, l, &l->base, NULL, NULL, err));
         if (taken_back)
-            assert_ok(rvi_learner_forget(l, "salt", &a, err));
+            assert_ok(rvi_learner_forget(l, "salt", 0, &a, err));
         else
             assert_ok(rvi_learner_prefer(l, "Tell me of iron.", "It is good.", "No.", &a, err));
         assert_int_equal(kind->is_current(&j, l), !taken_back);
@@ -112,7 +112,7 @@ static void preferences_are_studied_deep(void **state)
     for (size_t i = 0; i < RVI_COUNT(questions); i++)
         assert_ok(rvi_learner_prefer(l, questions[i], "It is good.", "What is it?", &a, err));
     assert_int_equal(rvi_learner_pairs_waiting(l), 10);
-    assert_ok(rvi_learner_undo(l, &a, err)); /* one of them is taken back */
+    assert_ok(rvi_learner_undo(l, false, &a, err)); /* one of them is taken back */
     assert_int_equal(rvi_learner_pairs_waiting(l), 9);
     a = study(l, RV_LOOP_DEEP);
     print_message("# %s\n", a.notes);

@@ -10,7 +10,7 @@
 
 /* ---- beginning and end ---- */
 
-static void forget_all(rvi_learner *l)
+void rvi_learner_reset(rvi_learner *l)
 {
     if (l->recogniser) rvi_recogniser_clear(l->recogniser);
     for (size_t i = 0; i < l->generations.n; i++) {
@@ -89,7 +89,7 @@ void rvi_learner_free(rvi_learner *l)
 {
     if (!l) return;
     give_back(l); /* the caller may have closed the store since it was flushed */
-    if (l->instructing) forget_all(l); /* otherwise there is nothing yet */
+    if (l->instructing) rvi_learner_reset(l); /* otherwise there is nothing yet */
     rvi_lock_free(l->instructing);
     rvi_adapter_sets_deinit(&l->sets);
     rvi_capturer_free(l->instant.capturer);
@@ -104,13 +104,6 @@ void rvi_learner_free(rvi_learner *l)
     rvi_free(l->dir);
     rvi_free(l->user);
     rvi_free(l);
-}
-
-rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
-{
-    (void)err;
-    forget_all(l);
-    return RV_OK;
 }
 
 void rvi_learner_flush(rvi_learner *l)

@@ -135,7 +135,7 @@ void rvi_learner_end_lease(rvi_learner *l);
 /* To the disk with what is not there yet; as far as that is possible. No other call but
  * rvi_learner_free may follow, before which the store may be closed. */
 void rvi_learner_flush(rvi_learner *l);
-rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_reset(rvi_learner *l);
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err) RVI_MUST_CHECK;
@@ -203,15 +203,15 @@ rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out,
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
-/* The same for the last that came by this learner, not by another process or an earlier one. */
-rv_status rvi_learner_undo_own(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+/* Takes back what was taught last; own: by this learner, not by another process or an earlier
+ * one. */
+rv_status rvi_learner_undo(rvi_learner *l, bool own, rvi_adaptation *out,
+                           rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out,
                               rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out,
+/* All that has this text in it, or, where text is NULL, what came with this event. */
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, uint64_t event, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_forget_one(rvi_learner *l, uint64_t event, rvi_adaptation *out,
-                                 rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
                                   rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err) RVI_MUST_CHECK;
