@@ -295,7 +295,8 @@ bool rvi_training_step(rvi_training *t)
     pull_to_star(t);
     if (t->o.random)
         rvi_gradient_randomise(t->grads->theta, t->grads->n, t->o.seed + (uint64_t)t->step);
-    if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta, rate_of(t))) t->n_skipped++;
+    /* a gradient that is no number is passed over: the optimizer counts fewer steps */
+    (void)!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta, rate_of(t));
     t->step++;
     look_for_end(t);
     return true;
@@ -390,6 +391,7 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
 typedef struct saved {
     char magic[8];
     int64_t step, opt_steps, easing, ends;
+    uint64_t n_rows;
     double usual_ce;
 } saved;
 
@@ -401,6 +403,7 @@ bool rvi_training_save(const rvi_training *t, rvi_buf *out)
                .opt_steps = t->opt->n_steps,
                .easing = t->easing,
                .ends = t->ends,
+               .n_rows = t->n_rows,
                .usual_ce = t->usual_ce};
     memcpy(s.magic, magic, sizeof magic);
     size_t bytes = t->theta->n * sizeof(float);
@@ -429,6 +432,7 @@ rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_er
     t->step = (int)s.step;
     t->easing = (int)s.easing;
     t->ends = (int)s.ends;
+    t->n_rows = s.n_rows;
     t->usual_ce = s.usual_ce;
     return RV_OK;
 }

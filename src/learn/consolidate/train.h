@@ -55,7 +55,6 @@ typedef struct rvi_training {
     int step;
     int easing, ends; /* the step from which the rate falls to 0 (0: not yet), and the last one */
     double usual_ce;  /* mean of ce, the last steps counting most */
-    int n_skipped;    /* steps whose gradient was not a number */
     double ce, kl;    /* of the last step: means over tokens */
     uint64_t n_rows;  /* that went through the trainer so far */
     size_t counted;   /* bytes beside the trainer's that the backend counts for it */
