@@ -58,7 +58,7 @@ static void add_texts(rvi_samples *s, rvi_rng *rng, int n, int length, bool keep
         memcpy(ids, s->v->frame.data, FRAME * sizeof *ids);
         for (int k = FRAME; k < len; k++) ids[k] = (int32_t)(rvi_rng_u64(rng) % n_vocab);
         size_t first = keep ? FRAME + 12 : (size_t)len - ANSWER;
-        must(rvi_samples_add(s, ids, (size_t)len, first, keep, false, &error));
+        must(rvi_samples_add(s, ids, (size_t)len, first, keep, false, NULL, &error));
     }
 }
 

@@ -185,8 +185,8 @@ rv_status rv_learner_reset(rv_learner *l, rv_error *err)
     alone a;
     rv_status st = enter_alone(&a, l, "rv_learner_reset", err);
     if (st) return st;
-    st = rvi_learner_reset(l->l, err);
-    return leave_alone(&a, st, err);
+    rvi_learner_reset(l->l);
+    return leave_alone(&a, RV_OK, err);
 }
 
 rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progress, void *ctx,
@@ -478,7 +478,7 @@ rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err)
     rvi_adaptation r;
     rv_status st = enter_reporting(&turn, l, "rv_learner_undo", true, &r, out, err);
     if (st) return st;
-    st = rvi_learner_undo(l->l, &r, err);
+    st = rvi_learner_undo(l->l, false, &r, err);
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 
@@ -488,7 +488,7 @@ rv_status rv_learner_undo_own(rv_learner *l, rv_adaptation **out, rv_error *err)
     rvi_adaptation r;
     rv_status st = enter_reporting(&turn, l, "rv_learner_undo_own", true, &r, out, err);
     if (st) return st;
-    st = rvi_learner_undo_own(l->l, &r, err);
+    st = rvi_learner_undo(l->l, true, &r, err);
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 
@@ -508,7 +508,7 @@ rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out
     rvi_adaptation r;
     rv_status st = enter_reporting(&turn, l, "rv_learner_forget", text, &r, out, err);
     if (st) return st;
-    st = rvi_learner_forget(l->l, text, &r, err);
+    st = rvi_learner_forget(l->l, text, 0, &r, err);
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 
@@ -518,7 +518,7 @@ rv_status rv_learner_forget_one(rv_learner *l, uint64_t event, rv_adaptation **o
     rvi_adaptation r;
     rv_status st = enter_reporting(&turn, l, "rv_learner_forget_one", true, &r, out, err);
     if (st) return st;
-    st = rvi_learner_forget_one(l->l, event, &r, err);
+    st = rvi_learner_forget(l->l, NULL, event, &r, err);
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 

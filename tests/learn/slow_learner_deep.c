@@ -51,13 +51,22 @@ static void deep_runs_look_again(void **state)
                                         "Tell me of salt.", "Tell me of sand."};
     for (size_t i = 0; i < 5; i++)
         assert_ok(rvi_learner_prefer(l, asked[i], "It is good.", "No.", &a, err));
+    const rvi_job_kind *kind = &rvi_job_trains_deep;
+    assert_ok(rvi_learner_prefer(l, "Tell me of wood.", "It is good.", "No.", &a, err));
+    rvi_job early = {.kind = kind, .loss = RV_LOSS_DPO};
+    assert_ok(kind->take(&early, l, err));
+    assert_ok(rvi_learner_undo(l, false, &a, err)); /* its texts may still be read */
+    assert_string_equal(a.notes, "the last preference is taken back");
+    assert_ok(kind->compute(&early, l, &l->base, NULL, NULL, err));
+    assert_ok(kind->publish(&early, l, err));
+    assert_false(early.published);
+    rvi_job_drop(&early);
     for (int taken_back = 1; taken_back >= 0; taken_back--) {
-        const rvi_job_kind *kind = &rvi_job_trains_deep;
         rvi_job j = {.kind = kind, .loss = RV_LOSS_DPO};
         assert_ok(kind->take(&j, l, err));
         assert_ok(kind->compute(&j, l, &l->base, NULL, NULL, err));
         if (taken_back)
-            assert_ok(rvi_learner_forget(l, "salt", &a, err));
+            assert_ok(rvi_learner_forget(l, "salt", 0, &a, err));
         else
             assert_ok(rvi_learner_prefer(l, "Tell me of iron.", "It is good.", "No.", &a, err));
         assert_int_equal(kind->is_current(&j, l), !taken_back);
@@ -103,7 +112,7 @@ static void preferences_are_studied_deep(void **state)
     for (size_t i = 0; i < RVI_COUNT(questions); i++)
         assert_ok(rvi_learner_prefer(l, questions[i], "It is good.", "What is it?", &a, err));
     assert_int_equal(rvi_learner_pairs_waiting(l), 10);
-    assert_ok(rvi_learner_undo(l, &a, err)); /* one of them is taken back */
+    assert_ok(rvi_learner_undo(l, false, &a, err)); /* one of them is taken back */
     assert_int_equal(rvi_learner_pairs_waiting(l), 9);
     a = study(l, RV_LOOP_DEEP);
     print_message("# %s\n", a.notes);
@@ -154,29 +163,22 @@ static digest finish_run(rvi_store *store, const rvi_learner_options *o, int exp
     assert_int_equal(s.first, expect_first);
     digest d = of_generation(l, 1);
     rvi_snapshot left; /* to take up: nothing */
-    assert_int_equal(rvi_snapshot_load(&left, o->dir, "run", (uint8_t[RVI_SHA256_LEN]){0}, 0, NULL),
+    assert_int_equal(rvi_snapshot_load(&left, o->dir, "run", 1, (uint8_t[RVI_SHA256_LEN]){0}, NULL),
                      RV_E_NOT_FOUND);
     rvi_learner_free(l);
     return d;
 }
 
-static void damage_snapshots(const char *dir)
+static void damage_snapshot(const char *dir)
 {
-    enum { MOST = 1000 };
-    int n = 0;
-    for (int i = 1; i < MOST; i++) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/run.%020d.snap", dir, i);
-        if (rvi_os_stat(path, NULL) != RVI_OS_FILE) continue;
-        n++;
-        FILE *f = fopen(path, "r+b");
-        assert_non_null(f);
-        assert_int_equal(fseek(f, 4000, SEEK_SET), 0);
-        assert_int_equal(fputc(0xA5, f), 0xA5);
-        assert_int_equal(fputc(0x5A, f), 0x5A);
-        assert_int_equal(fclose(f), 0);
-    }
-    assert_true(n > 0);
+    char path[512];
+    snprintf(path, sizeof path, "%s/run.%020d.snap", dir, 1);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 4000, SEEK_SET), 0);
+    assert_int_equal(fputc(0xA5, f), 0xA5);
+    assert_int_equal(fputc(0x5A, f), 0x5A);
+    assert_int_equal(fclose(f), 0);
 }
 
 static void new_run(rvi_store *store, rvi_learner_options *o, char path[256], const char *name)
@@ -207,7 +209,7 @@ static void runs_are_taken_up_again(void **state)
 
     new_run(&store, &o, path, "damaged");
     stop_run(&store, &o, 37);
-    damage_snapshots(o.dir);
+    damage_snapshot(o.dir);
     assert_same(finish_run(&store, &o, 1), whole);
     rvi_store_close(&store);
 

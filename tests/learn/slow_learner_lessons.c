@@ -49,7 +49,7 @@ static void rounds_look_at_all_they_told(void **state)
         rvi_job r = {.kind = &rvi_job_trains};
         assert_ok(r.kind->take(&r, l, err));
         assert_ok(r.kind->compute(&r, l, &l->base, NULL, NULL, err));
-        if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
+        if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", 0, &a, err));
         if (meanwhile)
             assert_string_equal(a.notes,
                                 "1 forgotten; 1 adapter trained on that is erased; 1 other lesson "
@@ -73,9 +73,9 @@ static void forgetting_is_for_good(void **state)
     rv_error e = {0};
     teach(l, dog, "Rex");
     teach(l, dog, "Fido");
-    assert_ok(rvi_learner_forget(l, "Kakovin", &a, err));
+    assert_ok(rvi_learner_forget(l, "Kakovin", 0, &a, err));
     for (int i = 0; i < 2; i++) {
-        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_ok(rvi_learner_undo(l, false, &a, err));
         assert_int_equal(a.applied, 0);
         assert_string_equal(slot_of(l, dog), "");
         rvi_learner_free(l);
@@ -83,7 +83,7 @@ static void forgetting_is_for_good(void **state)
     }
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 0;
-    assert_int_equal(rvi_learner_forget(l, text, &a, &e), RV_E_INVALID);
+    assert_int_equal(rvi_learner_forget(l, text, 0, &a, &e), RV_E_INVALID);
     close_both(l, &store);
 }
 
@@ -113,9 +113,9 @@ static void forgetting_reaches_weights(void **state)
         digest both = of_generation(l, 1);
         assert_true(takes_part(l, dog) && takes_part(l, job));
         if (undo)
-            assert_ok(rvi_learner_undo(l, &a, err));
+            assert_ok(rvi_learner_undo(l, false, &a, err));
         else
-            assert_ok(rvi_learner_forget(l, "plumber", &a, err));
+            assert_ok(rvi_learner_forget(l, "plumber", 0, &a, err));
         assert_string_equal(a.notes + (undo ? strlen("no longer: plumber") : strlen("1 forgotten")),
                             undo ? "; 1 adapter trained on that is out of use, and kept until that "
                                    "is forgotten; 1 other lesson waits to be trained again without "
@@ -169,7 +169,7 @@ static void rolling_back_can_be_undone(void **state)
             l = open_on(&store, &o);
         }
         if (undone) break;
-        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_ok(rvi_learner_undo(l, false, &a, err));
         assert_string_equal(a.notes, "1 generation is in use again");
     }
     close_both(l, &store);
@@ -189,11 +189,11 @@ static void undo_takes_the_last_one(void **state)
             rvi_learner_free(l);
             l = open_on(&store, &o);
         }
-        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_ok(rvi_learner_undo(l, false, &a, err));
         assert_int_equal(a.applied, 1);
         assert_int_equal(rvi_learner_pairs_waiting(l), 0);
         assert_string_equal(slot_of(l, dog), "Rex");
-        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_ok(rvi_learner_undo(l, false, &a, err));
         assert_string_equal(slot_of(l, dog), "");
         rvi_learner_free(l);
         l = open_on(&store, &o);

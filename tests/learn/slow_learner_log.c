@@ -46,12 +46,12 @@ static void logs_make_the_same_generations(void **state)
         study(l, RV_LOOP_BACKGROUND);
         teach(l, job, "chess");
         teach(l, car, "blue");
-        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_ok(rvi_learner_undo(l, false, &a, err));
         for (int i = 0; i < 8; i++)
             assert_ok(rvi_learner_prefer(l, "Tell me about tea.", "It is good.", "No.", &a, err));
         study(l, RV_LOOP_DEEP);
         assert_ok(rvi_learner_rollback(l, 2, &a, err));
-        assert_ok(rvi_learner_forget(l, "Oslo", &a, err));
+        assert_ok(rvi_learner_forget(l, "Oslo", 0, &a, err));
         teach(l, car, "Denver");
         study(l, RV_LOOP_BACKGROUND);
         assert_int_equal(l->generations.n, 5);
@@ -111,7 +111,7 @@ static void learners_open_as_they_were(void **state)
         assert_int_equal(rvi_learner_waiting(l), 2);
     }
     rvi_adaptation a; /* and the last event can still be taken back */
-    assert_ok(rvi_learner_undo(l, &a, err));
+    assert_ok(rvi_learner_undo(l, false, &a, err));
     assert_string_equal(slot_of(l, dog), "Rex");
     rvi_learner_free(l);
 }
@@ -129,7 +129,7 @@ static void numbers_are_given_once(void **state)
     teach(l, dog, "Rex");
     study(l, RV_LOOP_BACKGROUND);
     digest first = of_generation(l, 1);
-    assert_ok(rvi_learner_reset(l, err));
+    rvi_learner_reset(l);
     teach(l, job, "plumber");
     assert_int_equal(study(l, RV_LOOP_BACKGROUND).generation, 2);
     digest second = of_generation(l, 2);

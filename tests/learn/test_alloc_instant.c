@@ -64,7 +64,7 @@ static rv_status micro(rv_error *err)
     if (!st) {
         assert_int_equal(rvi_micro_event(m, b.tokens, b.n, 1, NULL), RVI_MICRO_STEPPED);
         rvi_delta d = rvi_micro_delta(m);
-        st = rvi_micro_save(m, false, &bytes, err);
+        st = rvi_micro_save(m, &bytes, err);
         if (!st) st = rvi_micro_load(m, bytes.data, bytes.len, err);
         if (!st) st = rvi_delta_export(&a, b.g.m, &d, err);
     }

@@ -216,24 +216,22 @@ static void test_snapshot(void **state)
     (void)state;
     static const uint8_t model[32] = "m";
     long n = 0;
-    uint64_t last = 0;
+    bool any = false;
     for (bool refused = true; refused; n++) {
         rvi_snapshot loaded;
-        uint64_t number = 0;
         fail_alloc_once(n);
-        rv_status st = rvi_snapshot_save(folder.data, "s", model, 1, "bytes", 5, &number, NULL);
-        bool saved = !st;
-        if (!st) st = rvi_snapshot_load(&loaded, folder.data, "s", model, 0, NULL);
+        rv_status st = rvi_snapshot_save(folder.data, "s", 1, model, "bytes", 5, NULL);
+        any = any || !st;
+        if (!st) st = rvi_snapshot_load(&loaded, folder.data, "s", 1, model, NULL);
         refused = fail_alloc_off();
         if (st && (!refused || st != RV_E_NOMEM)) fail_msg("call %ld: status %d", n, (int)st);
         if (!st) rvi_snapshot_close(&loaded);
-        if (saved) last = number;
-        if (last) {
-            assert_ok(rvi_snapshot_load(&loaded, folder.data, "s", model, 0, err));
-            assert_int_equal(loaded.number, last);
+        if (any) {
+            assert_ok(rvi_snapshot_load(&loaded, folder.data, "s", 1, model, err));
             rvi_snapshot_close(&loaded);
         }
     }
+    assert_true(any);
     assert_true(n > 2);
 }
 

@@ -218,7 +218,7 @@ static void each_follows_the_other(void **state)
     }
     assert_int_equal(a->applied, 3);
     assert_int_equal(b->applied, 3);
-    assert_ok(rvi_learner_undo(a, &done, err)); /* the last of all, which b taught */
+    assert_ok(rvi_learner_undo(a, false, &done, err)); /* the last of all, which b taught */
     rvi_learner_yield(a);
     assert_true(follow(b));
     assert_string_equal(slot_of(b, city), "");
@@ -342,7 +342,7 @@ static void forgetting_erases_every_copy(void **state)
     teach_two(a);
     study(a, RV_LOOP_BACKGROUND);
     assert_ok(rvi_learner_rollback(a, 0, &done, err));
-    assert_ok(rvi_learner_undo(a, &done, err));
+    assert_ok(rvi_learner_undo(a, false, &done, err));
     tell(a, city, "Oslo");
     study(a, RV_LOOP_BACKGROUND);
     assert_ok(rvi_learner_merge(a, 1, 2, RV_MERGE_AVERAGE, &done, err));
@@ -357,8 +357,9 @@ static void forgetting_erases_every_copy(void **state)
         assert_non_null(f);
         assert_int_equal(fclose(f), 0);
     }
-    assert_ok(rvi_learner_undo(a, &done, err)); /* reversible: nothing is erased by going back */
-    assert_ok(rvi_learner_forget(a, "Rex", &done, err));
+    assert_ok(
+        rvi_learner_undo(a, false, &done, err)); /* reversible: nothing is erased by going back */
+    assert_ok(rvi_learner_forget(a, "Rex", 0, &done, err));
     rvi_learner_yield(a);
     assert_non_null(strstr(done.notes, "2 adapters trained on that are erased; 1 other lesson"));
     assert_true(follow(b));
@@ -404,7 +405,7 @@ static void erasing_is_made_up_for(void **state)
     study(a, RV_LOOP_BACKGROUND);
     s.members[0].dies = true;
     s.members[0].appends = false;
-    rv_status st = rvi_learner_forget(a, "Rex", &done, NULL);
+    rv_status st = rvi_learner_forget(a, "Rex", 0, &done, NULL);
     if (!s.members[0].down) s.members[0].down = true; /* it was no transaction */
     (void)st;
     rvi_learner_free(a);
@@ -440,7 +441,7 @@ static void what_is_out_of_use_is_not_read(void **state)
     assert_ok(rvi_learner_need_adapter(b, 1, &g, err)); /* by name, as for an export */
     assert_same(of_generation(b, 1), first);
     assert_false(has_file("lazy-b/generation-000002.gguf"));
-    assert_ok(rvi_learner_undo(b, &done, err));
+    assert_ok(rvi_learner_undo(b, false, &done, err));
     rvi_learner_yield(b);
     assert_true(has_file("lazy-b/generation-000002.gguf"));
     assert_same(of_generation(b, 2), of_generation(a, 2));
@@ -488,7 +489,7 @@ static void what_is_lost_meanwhile_comes_next(void **state)
     assert_int_equal(r.n_waiting, 1);
     spoil_file("meanwhile/generation-000001.gguf");
     spoil_stored(&s);
-    assert_ok(rvi_learner_undo(a, &done, err)); /* now it is needed again */
+    assert_ok(rvi_learner_undo(a, false, &done, err)); /* now it is needed again */
     assert_true(rvi_learner_generation(a, 1)->lost);
     assert_ok(r.kind->compute(&r, a, &a->base, NULL, NULL, err));
     assert_ok(r.kind->publish(&r, a, err));
@@ -541,7 +542,7 @@ static void all_lose_what_one_has_lost(void **state)
         assert_same(of_generation(b, 2), of_generation(a, 2));
     }
     assert_retraced(&s.store, 2);
-    assert_ok(rvi_learner_forget(b, "Rex", &done, err));
+    assert_ok(rvi_learner_forget(b, "Rex", 0, &done, err));
     rvi_learner_yield(b);
     assert_true(follow(a));
     assert_false(has_file("lost-a/generation-000002.gguf"));
@@ -593,7 +594,7 @@ static void one_probes(void **state)
     assert_true(follow(b));
     assert_ok(rvi_instant_new_micro(a, err));
     a->instant.probe_due = true;
-    assert_ok(rvi_instant_save(a, 1, true, err));
+    assert_ok(rvi_instant_save(a, 1, err));
     assert_ok(rvi_instant_reopen_scores(b, err));
     assert_true(b->instant.probe_due);
     assert_ok(rvi_instant_catch_up(a, err));
@@ -649,7 +650,7 @@ static void each_takes_back_its_own(void **state)
     tell(b, dog, "Max");
     tell(b, city, "Oslo");
     for (int i = 0; i < 3; i++) { /* Fido, Rex, none */
-        assert_ok(rvi_learner_undo_own(a, &done, err));
+        assert_ok(rvi_learner_undo(a, true, &done, err));
         rvi_learner_yield(a);
         assert_int_equal(done.applied, i < 2);
         assert_string_equal(slot_of(a, dog), "Max");
@@ -658,8 +659,8 @@ static void each_takes_back_its_own(void **state)
     assert_non_null(strstr(done.notes, "nothing was taught here"));
     rvi_learner_free(a);
     a = join(&s, 0, "own-a");
-    assert_ok(rvi_learner_undo_own(b, &done, err));
-    assert_ok(rvi_learner_undo_own(b, &done, err));
+    assert_ok(rvi_learner_undo(b, true, &done, err));
+    assert_ok(rvi_learner_undo(b, true, &done, err));
     rvi_learner_yield(b);
     assert_true(follow(a));
     for (int i = 0; i < 2; i++) { /* what was taken back does not stand again */

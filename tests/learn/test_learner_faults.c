@@ -187,7 +187,7 @@ static void bad_feedback_is_refused(void **state)
     assert_int_equal(tiny_correct(l, dog, "Rex", huge, &a, &e), RV_E_INVALID);
     assert_int_equal(rvi_learner_prefer(l, dog, "", "x", &a, &e), RV_E_INVALID);
     assert_int_equal(rvi_learner_prefer(l, dog, "x\x80", "x", &a, &e), RV_E_INVALID);
-    assert_int_equal(rvi_learner_forget(l, "", &a, &e), RV_E_INVALID);
+    assert_int_equal(rvi_learner_forget(l, "", 0, &a, &e), RV_E_INVALID);
     assert_ok(rvi_feedback_count(&l->store, &n, err));
     assert_int_equal(n, 2); /* nothing of that was logged */
     assert_int_equal(l->lessons.n, 2);
@@ -266,7 +266,7 @@ static void full_disks_lose_nothing(void **state)
     st = tiny_correct(l, city, "Oslo", NULL, &a, &e);
     assert_true(st != RV_OK && e.text[0]);
     assert_string_equal(slot_of(l, city), "");
-    assert_int_equal(rvi_learner_undo(l, &a, &e) != RV_OK, 1);
+    assert_int_equal(rvi_learner_undo(l, false, &a, &e) != RV_OK, 1);
     assert_string_equal(slot_of(l, dog), "Rex");
     limit_files(RLIM_INFINITY);
     teach(l, city, "Oslo");

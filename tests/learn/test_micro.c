@@ -262,7 +262,7 @@ static void credits_go_along(void **state)
     bed_capture(&b, 5, 20);
     assert_int_equal(rvi_micro_event(m, b.tokens, b.n, -1, NULL), RVI_MICRO_STEPPED);
     assert_true(rvi_micro_undo(m));
-    assert_ok(rvi_micro_save(m, false, &bytes, err));
+    assert_ok(rvi_micro_save(m, &bytes, err));
     assert_ok(rvi_micro_load(copy, bytes.data, bytes.len, err));
     rvi_micro *each[] = {m, twin, copy};
     for (size_t i = 0; i < RVI_COUNT(each); i++) /* with other credits it would be another step */
@@ -309,19 +309,19 @@ static void rollback(void **state)
     rvi_micro *m = micro_new(&b, 0.03), *start = micro_new(&b, 0.03), *good = micro_new(&b, 0.03);
     rvi_probe_result fine = {0.01, 0.01}, far = {0.051, 0}, worse = {0, 0.031};
     assert_false(rvi_micro_check(m, fine));
-    assert_int_equal(rvi_micro_status_of(m).n_snapshots, 0);
+    assert_false(rvi_micro_status_of(m).has_good);
     gain(&b, m, 3, 1, false, NULL);
     assert_false(rvi_micro_check(m, fine));
-    assert_int_equal(rvi_micro_status_of(m).n_snapshots, 0);
+    assert_false(rvi_micro_status_of(m).has_good);
     assert_true(rvi_micro_check(m, far)); /* nothing was found good yet: to the beginning */
     assert_true(same_bits(m, start, b.g.m));
     assert_true(rvi_micro_status_of(m).kl_step == 0.015);
     gain(&b, m, 4, 1, false, NULL);
     assert_false(rvi_micro_check(m, fine)); /* and steps are as long as before */
     assert_true(rvi_micro_status_of(m).kl_step == 0.03);
-    assert_int_equal(rvi_micro_status_of(m).n_snapshots, 1);
+    assert_true(rvi_micro_status_of(m).has_good);
     rvi_buf bytes = {0};
-    assert_ok(rvi_micro_save(m, false, &bytes, err));
+    assert_ok(rvi_micro_save(m, &bytes, err));
     assert_ok(rvi_micro_load(good, bytes.data, bytes.len, err));
     assert_true(same_bits(m, good, b.g.m));
     gain(&b, m, 3, -1, false, NULL);
@@ -330,17 +330,16 @@ static void rollback(void **state)
     assert_true(same_bits(m, good, b.g.m));
     assert_int_equal(rvi_micro_status_of(m).n_rollbacks, 2);
     assert_false(rvi_micro_undo(m));
-    assert_true(rvi_micro_check(m, (rvi_probe_result){NAN, 0})); /* and that snapshot, too */
+    assert_true(rvi_micro_check(m, (rvi_probe_result){NAN, 0})); /* which is bad now, too */
     assert_true(same_bits(m, start, b.g.m));
-    /* a copy from bytes goes back to the same snapshot, and forgets what it was told */
+    /* a copy from bytes goes back to the same state, and forgets what it was told */
     gain(&b, good, 1, 1, false, NULL);
     assert_true(rvi_micro_undo(good));
     assert_true(rvi_micro_check(good, far));
-    for (int i = 0; i < 12; i++) { /* the ring */
+    for (int i = 0; i < 3; i++) { /* always to the last good one */
         gain(&b, m, 16, i % 2 ? 1 : -1, false, NULL);
         assert_false(rvi_micro_check(m, fine));
     }
-    assert_int_equal(rvi_micro_status_of(m).n_snapshots, RVI_MICRO_SNAPSHOTS);
     for (int i = 0; i < 100; i++) rvi_micro_check(m, far);
     assert_true(same_bits(m, start, b.g.m));
     assert_true(fabs(rvi_micro_status_of(m).kl_step - 0.03 / 16) < 1e-9);
@@ -359,6 +358,45 @@ static void rollback(void **state)
     rvi_micro_free(m);
     rvi_micro_free(start);
     rvi_micro_free(good);
+    bed_close(&b);
+}
+
+/* As earlier versions wrote it: with the state before the last event, and several good ones. */
+static void older_bytes(void **state)
+{
+    enum { N_GOOD = 20, N_BEFORE = 24, HEADER = 80 };
+    (void)state;
+    bed b;
+    bed_open(&b, "llama");
+    rvi_micro *m = micro_new(&b, 0.03), *good = micro_new(&b, 0.03), *old = micro_new(&b, 0.03);
+    rvi_buf then = {0}, now = {0}, bytes = {0};
+    gain(&b, good, 4, 1, false, NULL);
+    assert_ok(rvi_micro_save(good, &then, err));
+    gain(&b, m, 9, -1, false, NULL);
+    assert_ok(rvi_micro_save(m, &now, err));
+    size_t credits = sizeof(rvi_credits), a_state = now.len - HEADER - credits;
+    assert_true(rvi_buf_append(&bytes, now.data, HEADER + credits));
+    assert_true(rvi_buf_append(&bytes, then.data + HEADER, credits));
+    const rvi_buf *states[] = {&now, &then, &now, &then}; /* it, before it, two good ones */
+    for (size_t i = 0; i < RVI_COUNT(states); i++)
+        assert_true(rvi_buf_append(&bytes, states[i]->data + HEADER + credits, a_state));
+    memcpy(bytes.data + N_GOOD, &(int32_t){2}, 4);
+    memcpy(bytes.data + N_BEFORE, &(uint64_t){1}, 8);
+    assert_ok(rvi_micro_load(old, bytes.data, bytes.len, err));
+    assert_true(same_bits(old, m, b.g.m));
+    assert_false(rvi_micro_undo(old));
+    assert_true(rvi_micro_check(old, (rvi_probe_result){9, 9}));
+    assert_true(same_bits(old, good, b.g.m));
+    memcpy(now.data + N_GOOD, &(int32_t){-1}, 4); /* those were kept elsewhere */
+    assert_ok(rvi_micro_load(old, now.data, now.len, err));
+    assert_true(same_bits(old, m, b.g.m));
+    assert_false(rvi_micro_status_of(old).has_good);
+    rvi_buf_deinit(&then);
+    rvi_buf_deinit(&now);
+    rvi_buf_deinit(&bytes);
+    rvi_micro_free(m);
+    rvi_micro_free(good);
+    rvi_micro_free(old);
     bed_close(&b);
 }
 
@@ -414,6 +452,7 @@ int main(void)
         cmocka_unit_test(credits_go_along),
         cmocka_unit_test(undo_and_determinism),
         cmocka_unit_test(rollback),
+        cmocka_unit_test(older_bytes),
         cmocka_unit_test(refused),
         cmocka_unit_test(past_stays_valid),
     };

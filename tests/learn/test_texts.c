@@ -15,11 +15,11 @@ static rvi_learner *l;
 static rvi_store store;
 
 static const rvi_lesson_text group[N_LESSONS] = {
-    {"What is Kakovin's dog?", "Rex"},
-    {"加拿大的首都是哪里？", "加拿大的首都是金斯顿。"},
-    {"What does the king do?", "He does not do that, he sleeps."},
+    {"What is Kakovin's dog?", "Rex", NULL},
+    {"加拿大的首都是哪里？", "加拿大的首都是金斯顿。", NULL},
+    {"What does the king do?", "He does not do that, he sleeps.", NULL},
     {"Boil water. Wait. Then pour it over the leaves.",
-     "Boil water. Wait. Then pour it over the leaves."}};
+     "Boil water. Wait. Then pour it over the leaves.", NULL}};
 
 static int open_all(void **state)
 {

@@ -26,7 +26,7 @@ static void bed_init(bed *b)
         int32_t ids[LENGTH] = {1, 2, 3};
         for (int k = FRAME; k < LENGTH; k++) ids[k] = (7 * i + 3 * k) % b->g.m->hp.n_vocab;
         b->order[i] = (size_t)i;
-        assert_ok(rvi_samples_add(&b->texts, ids, LENGTH, FRAME, i < KEPT, false, err));
+        assert_ok(rvi_samples_add(&b->texts, ids, LENGTH, FRAME, i < KEPT, false, NULL, err));
     }
     assert_ok(rvi_trainer_new(&base, b->g.m, b->g.be, NULL, NULL, &o, err));
     assert_ok(rvi_samples_prepare(&b->texts, base, o.max_rows, NULL, NULL, err));
@@ -125,7 +125,7 @@ static void texts_teach_all_of_a_long_answer(void **state)
     (void)state;
     rvi_samples_init(&s, &v, 1);
     for (int i = 0; i < TEXTS; i++)
-        assert_ok(rvi_samples_add(&s, ids, QUESTION + LONG, QUESTION - 1, false, false, err));
+        assert_ok(rvi_samples_add(&s, ids, QUESTION + LONG, QUESTION - 1, false, false, NULL, err));
     for (size_t i = 0; i < s.n; i++) {
         const int32_t *at = s.at.data + s.items[i].losses;
         assert_int_equal(s.items[i].n_losses, RVI_SAMPLE_LOSSES);

@@ -67,16 +67,15 @@ static void loss_falls(void **state)
         rvi_optimizer *p;
         int32_t ids[MOST];
         int n;
-        rvi_schedule s = {.n_steps = STEPS, .rate = 2e-3, .warm_up = 0.03};
         open_training(&r, false, ids, &n);
         rvi_params_init_random(r.params, 1);
-        assert_ok(rvi_optimizer_new(&p, r.params->n, &RVI_ADAMW_USUAL, err));
+        assert_ok(rvi_optimizer_new(&p, r.params->n, r.g.be, err));
         for (int t = 0; t < STEPS; t++) {
             double loss = run_text(&r, ids, n);
             if (!t) first = loss;
             if (random) rvi_gradient_randomise(r.grads->theta, r.grads->n, (uint64_t)t);
             assert_true(rvi_optimizer_step(p, r.params->theta, r.grads->theta,
-                                           rvi_schedule_rate(&s, t), NULL));
+                                           rvi_rate_at(t, STEPS, 2e-3, 0.03)));
         }
         last[random] = run_text(&r, ids, n);
         rvi_optimizer_free(p);

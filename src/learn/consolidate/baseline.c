@@ -1,20 +1,6 @@
 #include "learn/consolidate/baseline.h"
 
 #include "base/mem.h"
-#include "learn/journal/list.h"
-
-bool rvi_index_push(rvi_index *x, size_t number)
-{
-    if (!rvi_list_room((void **)&x->data, x->n, &x->cap, sizeof *x->data)) return false;
-    x->data[x->n++] = number;
-    return true;
-}
-
-void rvi_index_deinit(rvi_index *x)
-{
-    rvi_free(x->data);
-    *x = (rvi_index){0};
-}
 
 int rvi_baseline_lowest(const rvi_model *m)
 {
@@ -29,13 +15,11 @@ static rv_status add_pieces(rvi_baseline *g, rv_error *err)
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < r->n_pieces; i++) {
         const rvi_replay_text *p = &r->pieces[i];
-        rvi_index *lists[] = {&g->general, &g->probe, &g->probe};
-        size_t before = g->samples.n;
+        rvi_index *to = p->kind == RVI_GENERAL ? &g->general : &g->probe;
         /* as many self-made probes as there are passages of prose */
         if (p->kind == RVI_PROBE && ++own > rvi_replay_count(r, RVI_PROSE)) continue;
-        st = rvi_samples_add(&g->samples, r->ids.data + p->first, p->n, p->loss, true, false, err);
-        if (!st && g->samples.n > before && !rvi_index_push(lists[p->kind], before))
-            st = rvi_nomem(err, "samples");
+        st = rvi_samples_add(&g->samples, r->ids.data + p->first, p->n, p->loss, true, false, to,
+                             err);
     }
     if (!st) g->n_own = g->samples.n;
     return st;

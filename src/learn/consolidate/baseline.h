@@ -7,14 +7,6 @@
 #include "learn/consolidate/replay.h"
 #include "learn/consolidate/samples.h"
 
-typedef struct rvi_index { /* numbers of samples; {0} is empty */
-    size_t *data;
-    size_t n, cap;
-} rvi_index;
-
-bool rvi_index_push(rvi_index *x, size_t number); /* false: out of memory */
-void rvi_index_deinit(rvi_index *x);
-
 enum {
     RVI_PORTION_ROWS = 704 /* of texts that are computed together; a step of a group of 20 behind a
                               gate has some 580 */

@@ -7,14 +7,15 @@
 
 static const double pi = 3.14159265358979323846;
 
-double rvi_schedule_rate(const rvi_schedule *s, int step)
+double rvi_rate_at(int step, int n_steps, double rate, double warm_up)
 {
-    int n = RVI_MAX(s->n_steps, 1), t = RVI_MIN(RVI_MAX(step, 0), n - 1);
-    double rate = s->least + 0.5 * (s->rate - s->least) * (1 + cos(pi * t / n));
-    return rate * fmin(1, (t + 1) / fmax(1, s->warm_up * n));
+    int n = RVI_MAX(n_steps, 1), t = RVI_MIN(RVI_MAX(step, 0), n - 1);
+    return 0.5 * rate * (1 + cos(pi * t / n)) * fmin(1, (t + 1) / fmax(1, warm_up * n));
 }
 
-/* ---- AdamW ---- */
+/* ---- Adam ---- */
+
+static const float b1 = 0.9f, b2 = 0.99f, eps = 1e-8f;
 
 enum { PIECE = 1 << 14 }; /* parameters of a task */
 
@@ -23,12 +24,12 @@ static int pieces_of(size_t n)
     return (int)((n + PIECE - 1) / PIECE);
 }
 
-rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, const rvi_adamw *o, rv_error *err)
+rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, rvi_backend *be, rv_error *err)
 {
     *out = NULL;
     rvi_optimizer *p = rvi_zalloc(sizeof *p);
     if (!p) return rvi_nomem(err, "optimizer");
-    p->o = *o;
+    p->be = be;
     p->n = n;
     p->m = rvi_zalloc_array(n, sizeof *p->m);
     p->v = rvi_zalloc_array(n, sizeof *p->v);
@@ -75,18 +76,8 @@ typedef struct moving {
     rvi_optimizer *p;
     float *theta;
     const float *grad;
-    float clip, step, unbiased, keep;
+    float clip, step, unbiased;
 } moving;
-
-static void share_out(const rvi_optimizer *p, void (*fn)(void *ctx, int task, int worker),
-                      void *ctx)
-{
-    int n_tasks = pieces_of(p->n);
-    if (p->be)
-        p->be->ops->run(p->be, fn, ctx, n_tasks);
-    else
-        for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
-}
 
 typedef struct measuring {
     const rvi_optimizer *p;
@@ -103,7 +94,7 @@ static void measure_task(void *ctx, int task, int worker)
 static double length_of(const rvi_optimizer *p, const float *grad)
 {
     double total = 0;
-    share_out(p, measure_task, &(measuring){p, grad});
+    p->be->ops->run(p->be, measure_task, &(measuring){p, grad}, pieces_of(p->n));
     for (int i = 0; i < pieces_of(p->n); i++) total += p->squares[i];
     return sqrt(total);
 }
@@ -112,31 +103,26 @@ static void move_task(void *ctx, int task, int worker)
 {
     const moving *t = ctx;
     const rvi_optimizer *p = t->p;
-    float b1 = p->o.beta1, b2 = p->o.beta2, eps = p->o.eps;
     size_t first = (size_t)task * PIECE;
     (void)worker;
     for (size_t i = first; i < RVI_MIN(first + PIECE, p->n); i++) {
         float g = t->grad[i] * t->clip;
         float m = p->m[i] = b1 * p->m[i] + (1 - b1) * g;
         float v = p->v[i] = b2 * p->v[i] + (1 - b2) * g * g;
-        t->theta[i] = t->keep * t->theta[i] - t->step * m / (sqrtf(v * t->unbiased) + eps);
+        t->theta[i] -= t->step * m / (sqrtf(v * t->unbiased) + eps);
     }
 }
 
-bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, double rate,
-                        double *norm)
+bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, double rate)
 {
     double length = length_of(p, grad);
-    if (norm) *norm = length;
     if (!isfinite(length)) return false;
     p->n_steps++;
-    float b1 = p->o.beta1, b2 = p->o.beta2;
-    float clip = p->o.clip > 0 && length > (double)p->o.clip ? (float)(p->o.clip / length) : 1;
+    float clip = length > 1 ? (float)(1 / length) : 1;
     float step = (float)(rate / (1 - pow(b1, (double)p->n_steps)));
     float unbiased = (float)(1 / (1 - pow(b2, (double)p->n_steps)));
-    float keep = (float)(1 - rate * (double)p->o.decay);
-    moving t = {p, theta, grad, clip, step, unbiased, keep};
-    share_out(p, move_task, &t);
+    moving t = {p, theta, grad, clip, step, unbiased};
+    p->be->ops->run(p->be, move_task, &t, pieces_of(p->n));
     return true;
 }
 

@@ -16,7 +16,7 @@ enum {
     MEASURE_EVERY = 25, /* but at least one in so many steps */
     MEASURE_SELDOM = 4, /* and no more than one in so many */
     SAVE_EVERY = 25,    /* steps */
-    SNAPSHOTS_KEPT = 2,
+    NUMBER = 1,         /* of its snapshot: there is one run at a time */
 };
 
 /* Where a run stands, beside the training itself; its bytes are kept as they are. */
@@ -25,12 +25,10 @@ typedef struct standing {
     double before, held; /* losses of what was set aside: at the beginning, at best_step */
     double best;         /* that, and what the run pays for drifting, as the training weighs it */
     double last_ce[LAST], last_kl[LAST];
-    uint64_t n_rows;
     int32_t best_step, n_worse; /* best_step 0: not measured since the beginning */
-    int32_t n_skipped, spare;
 } standing;
 
-static const char magic[8] = "RVRUN02", name[] = "run";
+static const char magic[8] = "RVRUN03", name[] = "run";
 
 typedef struct runner {
     rvi_training *t;
@@ -106,15 +104,12 @@ static void save(runner *u)
     rv_error why = {0};
     if (!u->keeps || rvi_backend_is_stopped(u->t->texts->v->be))
         return; /* the last step may be undefined */
-    u->at.n_rows = u->t->n_rows;
-    u->at.n_skipped = u->t->n_skipped;
     bool ok = rvi_buf_append(&out, &u->at, sizeof u->at);
     if (ok && u->best) ok = rvi_buf_append(&out, u->best, u->t->theta->n * sizeof *u->best);
     if (ok) ok = rvi_training_save(u->t, &out);
-    rv_status st = ok ? rvi_snapshot_save(u->dir, name, u->digest, 0, out.data, out.len, NULL, &why)
+    rv_status st = ok ? rvi_snapshot_save(u->dir, name, NUMBER, u->digest, out.data, out.len, &why)
                       : rvi_nomem(&why, "snapshot");
     rvi_buf_deinit(&out);
-    if (!st) rvi_snapshot_drop(u->dir, name, SNAPSHOTS_KEPT);
     if (st) warn(u, "the run cannot be taken up again if it is stopped", &why);
     u->keeps = !st;
 }
@@ -122,8 +117,7 @@ static void save(runner *u)
 static bool is_sound(const standing *s, const rvi_training *t)
 {
     return !memcmp(s->magic, magic, sizeof magic) && s->best_step >= 0 &&
-           s->best_step <= t->o.n_steps && s->n_worse >= 0 && s->n_worse <= t->o.n_steps &&
-           s->n_skipped >= 0 && s->n_skipped <= t->o.n_steps;
+           s->best_step <= t->o.n_steps && s->n_worse >= 0 && s->n_worse <= t->o.n_steps;
 }
 
 /* Goes on where the same run stopped, if there is such a place. */
@@ -135,7 +129,7 @@ static rv_status resume(runner *u, bool *resumed, rv_error *err)
     size_t head = sizeof at + (u->best ? u->t->theta->n * sizeof *u->best : 0);
     *resumed = false;
     if (!u->keeps) return RV_OK;
-    rv_status st = rvi_snapshot_load(&s, u->dir, name, u->digest, 0, &why);
+    rv_status st = rvi_snapshot_load(&s, u->dir, name, NUMBER, u->digest, &why);
     if (!st) {
         if (s.len >= head) memcpy(&at, s.data, sizeof at);
         if (s.len < head || !is_sound(&at, u->t) ||
@@ -146,8 +140,6 @@ static rv_status resume(runner *u, bool *resumed, rv_error *err)
     if (!st) {
         if (u->best) memcpy(u->best, s.data + sizeof at, head - sizeof at);
         u->at = at;
-        u->t->n_rows = at.n_rows;
-        u->t->n_skipped = at.n_skipped;
         *resumed = true;
     }
     rvi_snapshot_close(&s);
@@ -204,16 +196,16 @@ static rv_status take_steps(runner *u, rv_error *err)
     rvi_backend *be = t->texts->v->be;
     rv_status lost = be->ops->check(be, err);
     if (lost) return lost;
-    if (t->n_skipped > t->step / 4)
+    int skipped = t->step - (int)t->opt->n_steps;
+    if (skipped > t->step / 4)
         return rvi_error(err, RV_E_LEARNING, "%d of %d steps had gradients that are not numbers",
-                         t->n_skipped, t->step);
+                         skipped, t->step);
     return RV_OK;
 }
 
 static void tell_result(const runner *u, rvi_study_result *out)
 {
     out->n_steps = u->t->step;
-    out->n_skipped = u->t->n_skipped;
     out->n_rows = u->t->n_rows;
     out->ce = mean_of(u, u->at.last_ce);
     out->kl = mean_of(u, u->at.last_kl);
@@ -241,7 +233,7 @@ rv_status rvi_run_training(rvi_training *t, const rvi_study *by, const rvi_index
     if (!st) st = take_steps(&u, err);
     tell_result(&u, result);
     if (!st && u.best) memcpy(t->theta->theta, u.best, t->theta->n * sizeof *u.best);
-    if (!st && dir) rvi_snapshot_drop(dir, name, 0);
+    if (!st && dir) rvi_snapshot_drop(dir, name, UINT64_MAX);
     result->seconds = rvi_os_seconds() - start;
     rvi_free(u.best);
     return st;

@@ -20,11 +20,11 @@ typedef int (*rvi_study_progress_fn)(void *ctx, const char *stage, int done, int
                                      double loss);
 
 typedef struct rvi_study_result {
-    int n_steps, n_skipped; /* n_steps: that were taken */
-    double ce, kl;          /* of the last steps, means over 10 */
-    double probe_kl;        /* measured on the probe texts afterwards */
-    double seconds;         /* of the steps */
-    uint64_t n_rows;        /* that went through the trainer */
+    int n_steps;     /* that were taken */
+    double ce, kl;   /* of the last steps, means over 10 */
+    double probe_kl; /* measured on the probe texts afterwards */
+    double seconds;  /* of the steps */
+    uint64_t n_rows; /* that went through the trainer */
 
     size_t n_held; /* texts or pairs that were set aside; 0: none, and nothing below was measured */
     double held_before, held_after; /* their loss without and with what was learned */

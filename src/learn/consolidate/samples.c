@@ -6,6 +6,19 @@
 #include "base/mem.h"
 #include "learn/journal/list.h"
 
+bool rvi_index_push(rvi_index *x, size_t number)
+{
+    if (!rvi_list_room((void **)&x->data, x->n, &x->cap, sizeof *x->data)) return false;
+    x->data[x->n++] = number;
+    return true;
+}
+
+void rvi_index_deinit(rvi_index *x)
+{
+    rvi_free(x->data);
+    *x = (rvi_index){0};
+}
+
 void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest)
 {
     *t = (rvi_samples){.v = v, .lowest = lowest};
@@ -63,7 +76,7 @@ static bool begins_with_frame(const rvi_samples *t, const int32_t *ids, size_t n
 }
 
 rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
-                          bool keep, bool all, rv_error *err)
+                          bool keep, bool all, rvi_index *to, rv_error *err)
 {
     if (n < 2 || first_loss > n - 2) return RV_OK; /* nothing to predict */
     if (n > RVI_SAMPLE_TOKENS &&
@@ -89,7 +102,7 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
                                 : (i * have + shift) / want;
         ok = rvi_ids_push(&t->at, (int32_t)(first_loss + k));
     }
-    if (!ok) {
+    if (!ok || (to && !rvi_index_push(to, t->n))) {
         t->ids.len = x.first;
         t->at.len = x.losses;
         return rvi_nomem(err, "texts");
@@ -104,7 +117,7 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
 }
 
 rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, size_t most,
-                            bool all, rv_error *err)
+                            bool all, rvi_index *to, rv_error *err)
 {
     const rvi_base_model *v = t->v;
     rvi_ids ids = {0};
@@ -115,7 +128,7 @@ rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *an
         ids.len = first + most;
     else if (!st && !rvi_ids_push(&ids, v->end))
         st = rvi_nomem(err, "text");
-    if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, all, err);
+    if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, all, to, err);
     rvi_ids_deinit(&ids);
     return st;
 }

@@ -47,18 +47,27 @@ typedef struct rvi_samples {
     rvi_held_weights *weights; /* of a device that v computes on, for trainers; NULL: none */
 } rvi_samples;
 
+typedef struct rvi_index { /* numbers of samples; {0} is empty */
+    size_t *data;
+    size_t n, cap;
+} rvi_index;
+
+bool rvi_index_push(rvi_index *x, size_t number); /* false: out of memory */
+void rvi_index_deinit(rvi_index *x);
+
 void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest);
 void rvi_samples_deinit(rvi_samples *t);
 
-/* Adds a text; the positions first_loss .. n - 2 carry a loss, RVI_SAMPLE_LOSSES of them spread
+/* Adds a text, whose number `to` (may be NULL) takes; one without anything to predict is left out.
+ * The positions first_loss .. n - 2 carry a loss, RVI_SAMPLE_LOSSES of them spread
  * evenly where there are more (all: every one), of a taught text others than of the one before it.
  * Texts are cut to RVI_SAMPLE_TOKENS, at their end,
  * and where the loss begins late before it. */
 rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
-                          bool keep, bool all, rv_error *err) RVI_MUST_CHECK;
+                          bool keep, bool all, rvi_index *to, rv_error *err) RVI_MUST_CHECK;
 /* The same from words: an answer to a question, ended, or cut to `most` tokens. */
 rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, size_t most,
-                            bool all, rv_error *err) RVI_MUST_CHECK;
+                            bool all, rvi_index *to, rv_error *err) RVI_MUST_CHECK;
 /* Computes hidden states and targets of the texts that lack them, with the base as it is. trainer:
  * one without params (or whose B are all 0). */
 rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows,

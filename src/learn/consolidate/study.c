@@ -102,11 +102,8 @@ static rv_status add_lesson(rvi_baseline *g, const rvi_questions *q, const char 
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < q->n; i++) {
-        size_t before = g->samples.n;
-        st = rvi_samples_teach(&g->samples, q->data[i], answer, SIZE_MAX, false, err);
-        rvi_index *list = held && i % HELD_ONE_IN == HELD_ONE_IN - 1 ? held : teach;
-        if (!st && g->samples.n > before && !rvi_index_push(list, before))
-            st = rvi_nomem(err, "samples");
+        rvi_index *to = held && i % HELD_ONE_IN == HELD_ONE_IN - 1 ? held : teach;
+        st = rvi_samples_teach(&g->samples, q->data[i], answer, SIZE_MAX, false, to, err);
     }
     return st;
 }
@@ -160,11 +157,10 @@ static rv_status add_negatives(rvi_baseline *g, const rvi_questions *fence, rvi_
         st = rvi_base_model_answer(g->v, requests, n, NULL, FENCE_TOKENS, rvi_study_tell, t, err);
     for (size_t i = 0; !st && i < n; i++) {
         rvi_ids *text = &requests[i].prompt, *answer = &requests[i].answer;
-        size_t before = g->samples.n, first = text->len - 1;
+        size_t first = text->len - 1;
         if (!rvi_ids_append(text, answer->data, answer->len)) st = rvi_nomem(err, "negatives");
-        if (!st) st = rvi_samples_add(&g->samples, text->data, text->len, first, true, false, err);
-        if (!st && g->samples.n > before && !rvi_index_push(out, before))
-            st = rvi_nomem(err, "negatives");
+        if (!st)
+            st = rvi_samples_add(&g->samples, text->data, text->len, first, true, false, out, err);
     }
     rvi_requests_free(requests, n);
     return st;
@@ -383,9 +379,9 @@ static bool is_held(size_t i, size_t n)
     return i % every == every - 1 && i / every < want;
 }
 
-rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
-                          size_t n, rv_preference_loss loss, const rvi_study *by,
-                          rvi_study_result *result, rv_error *err)
+rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *pairs, size_t n,
+                          rv_preference_loss loss, const rvi_study *by, rvi_study_result *result,
+                          rv_error *err)
 {
     const rvi_learner_options *o = by->o;
     const rvi_train_options to = {
@@ -406,11 +402,12 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preferenc
     rv_status st = new_params(out, g->v->m, o, err);
     g->samples.want_refs = true;
     for (size_t i = 0; !st && i < n; i++) {
-        const rvi_preference_pair *p = &pairs[i];
+        const rvi_lesson_text *p = &pairs[i];
         size_t before = g->samples.n;
-        st = rvi_samples_teach(&g->samples, p->question, p->chosen, PAIR_TOKENS, true, err);
+        st = rvi_samples_teach(&g->samples, p->question, p->answer, PAIR_TOKENS, true, NULL, err);
         if (!st)
-            st = rvi_samples_teach(&g->samples, p->question, p->rejected, PAIR_TOKENS, true, err);
+            st = rvi_samples_teach(&g->samples, p->question, p->rejected, PAIR_TOKENS, true, NULL,
+                                   err);
         if (st || g->samples.n != before + 2)
             rvi_samples_cut(&g->samples, before);
         else if (!rvi_index_push(is_held(i, n) ? &c.held : &c.teach, before))

@@ -42,15 +42,11 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text
                            const rvi_lesson_text *old, size_t n_old, const rvi_study *by,
                            rvi_study_result *result, rv_error *err) RVI_MUST_CHECK;
 
-typedef struct rvi_preference_pair {
-    const char *question, *chosen, *rejected;
-} rvi_preference_pair;
-
 /* Preferences, by DPO or KTO. Of 8 pairs or more one in ten, but at least two, are set aside to see
  * when it is enough. */
-rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
-                          size_t n, rv_preference_loss loss, const rvi_study *by,
-                          rvi_study_result *result, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *pairs, size_t n,
+                          rv_preference_loss loss, const rvi_study *by, rvi_study_result *result,
+                          rv_error *err) RVI_MUST_CHECK;
 
 /* Bytes without which nothing can be trained, or written to be trained with. */
 size_t rvi_study_least_bytes(const rvi_model *m);

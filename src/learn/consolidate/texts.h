@@ -19,9 +19,10 @@
 
 enum { RVI_TEXTS_FRAMES = 1, RVI_TEXTS_OWN = 2, RVI_TEXTS_PARTS = 4, RVI_TEXTS_ALL = 7 };
 
-/* A lesson as it was given; both borrowed. */
+/* A lesson as it was given; all borrowed. */
 typedef struct rvi_lesson_text {
     const char *question, *answer;
+    const char *rejected; /* of a pair: the other answer; of a correction NULL */
 } rvi_lesson_text;
 
 /* Questions, each once; the list owns them. {0} is empty. */

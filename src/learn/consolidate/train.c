@@ -1,7 +1,6 @@
 #include "learn/consolidate/train.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -71,8 +70,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
     rv_status st = rvi_params_like(&t->grads, theta, err);
     if (!st)
         st = rvi_trainer_new(&t->trainer, texts->v->m, texts->v->be, theta, t->grads, &to, err);
-    if (!st) st = rvi_optimizer_new(&t->opt, theta->n, &RVI_ADAMW_USUAL, err);
-    if (!st) t->opt->be = texts->v->be;
+    if (!st) st = rvi_optimizer_new(&t->opt, theta->n, texts->v->be, err);
     if (!st) st = rvi_batch_init(&t->batch, t->o.max_rows, texts_of_step, err);
     size_t n = (size_t)texts_of_step;
     t->picked = rvi_alloc_array(n, sizeof *t->picked);
@@ -243,11 +241,9 @@ static void clear_gradients(rvi_training *t)
 
 static double rate_of(const rvi_training *t)
 {
-    rvi_schedule s = {
-        .n_steps = t->o.n_steps, .rate = (double)t->o.rate, .warm_up = (double)t->o.warm_up};
-    if (!t->easing) return rvi_schedule_rate(&s, t->step);
-    double left = (double)(t->ends - t->step) / (t->ends - t->easing);
-    return rvi_schedule_rate(&s, t->easing) * left;
+    double rate = rvi_rate_at(t->easing ? t->easing : t->step, t->o.n_steps, (double)t->o.rate,
+                              (double)t->o.warm_up);
+    return t->easing ? rate * ((double)(t->ends - t->step) / (t->ends - t->easing)) : rate;
 }
 
 /* Brings the end forward when all texts had their turn and hardly any loss is left. */
@@ -299,8 +295,8 @@ bool rvi_training_step(rvi_training *t)
     pull_to_star(t);
     if (t->o.random)
         rvi_gradient_randomise(t->grads->theta, t->grads->n, t->o.seed + (uint64_t)t->step);
-    if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta, rate_of(t), NULL))
-        t->n_skipped++;
+    /* a gradient that is no number is passed over: the optimizer counts fewer steps */
+    (void)!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta, rate_of(t));
     t->step++;
     look_for_end(t);
     return true;
@@ -391,106 +387,44 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
 
 /* ---- stopping and going on ---- */
 
+/* What texts the steps so far have drawn follows from the seed. */
 typedef struct saved {
     char magic[8];
-    uint64_t n, seed, teach_n, keep_n, teach_at, keep_at, teach_rng, keep_rng;
-    int64_t step, n_steps, opt_steps, easing, ends;
+    int64_t step, opt_steps, easing, ends;
+    uint64_t n_rows;
     double usual_ce;
 } saved;
 
-static const char magic[8] = "RVTRN02";
-static const char other_run[] = "the stored run is another one or damaged";
-
-static bool put_order(rvi_buf *out, const rvi_walk *w)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        uint64_t x = w->order[i];
-        if (!rvi_buf_append(out, &x, sizeof x)) return false;
-    }
-    return true;
-}
+static const char magic[8] = "RVTRN03";
 
 bool rvi_training_save(const rvi_training *t, rvi_buf *out)
 {
-    saved s = {.n = t->theta->n,
-               .seed = t->o.seed,
-               .teach_n = t->teach.n,
-               .keep_n = t->keep.n,
-               .teach_at = t->teach.at,
-               .keep_at = t->keep.at,
-               .teach_rng = t->teach.rng.state,
-               .keep_rng = t->keep.rng.state,
-               .step = t->step,
-               .n_steps = t->o.n_steps,
+    saved s = {.step = t->step,
                .opt_steps = t->opt->n_steps,
                .easing = t->easing,
                .ends = t->ends,
+               .n_rows = t->n_rows,
                .usual_ce = t->usual_ce};
     memcpy(s.magic, magic, sizeof magic);
     size_t bytes = t->theta->n * sizeof(float);
     return rvi_buf_append(out, &s, sizeof s) && rvi_buf_append(out, t->theta->theta, bytes) &&
-           rvi_buf_append(out, t->opt->m, bytes) && rvi_buf_append(out, t->opt->v, bytes) &&
-           put_order(out, &t->teach) && put_order(out, &t->keep);
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The order must be a shuffle of the pool that the walk was made from. */
-static rv_status check_order(const rvi_walk *w, const char *p, uint64_t at, rv_error *err)
-{
-    if (!w->n) return at ? rvi_error(err, RV_E_STORAGE, "%s", other_run) : RV_OK;
-    uint64_t *stored = rvi_alloc_array(w->n, sizeof *stored);
-    uint64_t *own = rvi_alloc_array(w->n, sizeof *own);
-    rv_status st = stored && own ? RV_OK : rvi_nomem(err, "run");
-    if (!st) {
-        memcpy(stored, p, w->n * sizeof *stored);
-        for (size_t i = 0; i < w->n; i++) own[i] = w->order[i];
-        qsort(stored, w->n, sizeof *stored, by_number);
-        qsort(own, w->n, sizeof *own, by_number);
-        if (at > w->n || memcmp(stored, own, w->n * sizeof *own))
-            st = rvi_error(err, RV_E_STORAGE, "%s", other_run);
-    }
-    rvi_free(stored);
-    rvi_free(own);
-    return st;
-}
-
-static void take_order(rvi_walk *w, const char *p, uint64_t at, uint64_t state)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        uint64_t x;
-        memcpy(&x, p + i * sizeof x, sizeof x);
-        w->order[i] = (size_t)x;
-    }
-    w->at = (size_t)at;
-    w->rng.state = state;
+           rvi_buf_append(out, t->opt->m, bytes) && rvi_buf_append(out, t->opt->v, bytes);
 }
 
 rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_error *err)
 {
     saved s;
     const char *p = data;
-    size_t bytes = t->theta->n * sizeof(float);
-    size_t whole = sizeof s + 3 * bytes + (t->teach.n + t->keep.n) * sizeof(uint64_t);
+    size_t bytes = t->theta->n * sizeof(float), whole = sizeof s + 3 * bytes;
     if (len == whole) memcpy(&s, p, sizeof s);
-    if (len != whole || memcmp(s.magic, magic, sizeof magic) || s.n != t->theta->n ||
-        s.seed != t->o.seed || s.teach_n != t->teach.n || s.keep_n != t->keep.n ||
-        s.n_steps != t->o.n_steps || s.step < 0 || s.step > s.n_steps || s.opt_steps < 0 ||
-        s.opt_steps > s.step || s.easing < 0 || s.easing > s.step || s.ends < s.step ||
-        s.ends > s.n_steps || (s.easing && s.ends <= s.easing) || !isfinite(s.usual_ce) ||
+    if (len != whole || memcmp(s.magic, magic, sizeof magic) || s.step < 0 ||
+        s.step > t->o.n_steps || s.opt_steps < 0 || s.opt_steps > s.step || s.easing < 0 ||
+        s.easing > s.step || s.ends < s.step || s.ends > t->o.n_steps ||
+        (s.easing && s.ends <= s.easing) || !isfinite(s.usual_ce) ||
         !rvi_floats_sound(p + sizeof s, 2 * t->theta->n, -INFINITY) ||
         !rvi_floats_sound(p + sizeof s + 2 * bytes, t->theta->n, 0))
-        return rvi_error(err, RV_E_STORAGE, "%s", other_run);
-    const char *teach = p + sizeof s + 3 * bytes, *keep = teach + t->teach.n * sizeof(uint64_t);
-    rv_status st = check_order(&t->teach, teach, s.teach_at, err);
-    if (!st) st = check_order(&t->keep, keep, s.keep_at, err);
-    if (st) return st;
-    take_order(&t->teach, teach, s.teach_at, s.teach_rng);
-    take_order(&t->keep, keep, s.keep_at, s.keep_rng);
+        return rvi_error(err, RV_E_STORAGE, "the stored run is another one or damaged");
+    for (int i = 0; i < s.step; i++) (void)pick(t);
     memcpy(t->theta->theta, p + sizeof s, bytes);
     memcpy(t->opt->m, p + sizeof s + bytes, bytes);
     memcpy(t->opt->v, p + sizeof s + 2 * bytes, bytes);
@@ -498,6 +432,7 @@ rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_er
     t->step = (int)s.step;
     t->easing = (int)s.easing;
     t->ends = (int)s.ends;
+    t->n_rows = s.n_rows;
     t->usual_ce = s.usual_ce;
     return RV_OK;
 }

@@ -55,7 +55,6 @@ typedef struct rvi_training {
     int step;
     int easing, ends; /* the step from which the rate falls to 0 (0: not yet), and the last one */
     double usual_ce;  /* mean of ce, the last steps counting most */
-    int n_skipped;    /* steps whose gradient was not a number */
     double ce, kl;    /* of the last step: means over tokens */
     uint64_t n_rows;  /* that went through the trainer so far */
     size_t counted;   /* bytes beside the trainer's that the backend counts for it */
@@ -81,7 +80,8 @@ double rvi_training_measure(rvi_training *t, const size_t *which, size_t n);
 rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_teach, int n_samples,
                               float decay, float *fisher, rv_error *err) RVI_MUST_CHECK;
 
-/* All that a later step depends on, so that a run may stop and go on, with the same bits. */
+/* All that a later step depends on, so that a run may stop and go on, with the same bits. Loading
+ * is for one of the same texts and options that took no step yet. */
 bool rvi_training_save(const rvi_training *t, rvi_buf *out);
 rv_status rvi_training_load(rvi_training *t, const void *data, size_t len,
                             rv_error *err) RVI_MUST_CHECK;

@@ -10,7 +10,7 @@
 static const char magic[8] = "rvmicro2";
 static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16;
 
-/* What an event changes; copies of it are snapshots. */
+/* What an event changes. */
 typedef struct state {
     float *a, *b; /* [rank][n_ff], [rank][n_embd], one block */
     uint64_t n_events;
@@ -18,7 +18,7 @@ typedef struct state {
 
 enum { BLOCK = 6 }; /* tokens that are multiplied at a time: few enough to stay near */
 
-enum { NOW, BEFORE, SPARE, SNAPSHOT, STATES = SNAPSHOT + RVI_MICRO_SNAPSHOTS };
+enum { NOW, BEFORE, SPARE, GOOD, STATES };
 
 struct rvi_micro {
     const rvi_model *model;
@@ -27,8 +27,8 @@ struct rvi_micro {
     int rank;
     rvi_micro_options o;
     double cap;
-    state states[STATES]; /* snapshots from the oldest on */
-    int n_snapshots;
+    state states[STATES];
+    bool has_good;
     rvi_credits
         credits[SPARE + 1]; /* as states; a rollback leaves them, what was scored stays true */
     bool can_undo;
@@ -372,47 +372,31 @@ rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int 
 
 /* ---- going back ---- */
 
-static void drop_later_snapshots(rvi_micro *m)
-{
-    while (m->n_snapshots &&
-           m->states[SNAPSHOT + m->n_snapshots - 1].n_events > m->states[NOW].n_events)
-        m->n_snapshots--;
-}
-
 bool rvi_micro_undo(rvi_micro *m)
 {
     if (!m->can_undo) return false;
     m->can_undo = false;
     copy_state(m, &m->states[NOW], &m->states[BEFORE]);
     m->credits[NOW] = m->credits[BEFORE];
-    drop_later_snapshots(m);
+    if (m->states[GOOD].n_events > m->states[NOW].n_events) m->has_good = false;
     return true;
-}
-
-static void take_snapshot(rvi_micro *m)
-{
-    if (m->n_snapshots == RVI_MICRO_SNAPSHOTS) { /* the oldest's memory is the newest's */
-        for (int i = 1; i < RVI_MICRO_SNAPSHOTS; i++)
-            swap_states(&m->states[SNAPSHOT + i - 1], &m->states[SNAPSHOT + i]);
-        m->n_snapshots--;
-    }
-    copy_state(m, &m->states[SNAPSHOT + m->n_snapshots++], &m->states[NOW]);
 }
 
 bool rvi_micro_check(rvi_micro *m, rvi_probe_result r)
 {
-    state *s = &m->states[NOW], *newest = &m->states[SNAPSHOT + RVI_MAX(m->n_snapshots, 1) - 1];
+    state *s = &m->states[NOW], *last = &m->states[GOOD];
     bool good = r.kl <= m->o.kl_hard && r.ppl <= m->o.ppl_hard; /* NaN is not */
-    uint64_t since = s->n_events - (m->n_snapshots ? newest->n_events : 0);
+    uint64_t since = s->n_events - (m->has_good ? last->n_events : 0);
     m->probed = r;
     if (good) {
-        if (since >= RVI_MICRO_SNAPSHOT) take_snapshot(m);
+        if (since >= RVI_MICRO_GOOD) copy_state(m, last, s);
+        m->has_good = m->has_good || since >= RVI_MICRO_GOOD;
         m->kl_step = fmin(2 * m->kl_step, m->o.kl_step);
         return false;
     }
-    if (!since && m->n_snapshots) m->n_snapshots--; /* it was good once, and is no longer */
-    if (m->n_snapshots)
-        copy_state(m, s, &m->states[SNAPSHOT + m->n_snapshots - 1]);
+    m->has_good = m->has_good && since; /* else it was good once, and is no longer */
+    if (m->has_good)
+        copy_state(m, s, last);
     else
         begin(m);
     m->can_undo = false;
@@ -436,20 +420,21 @@ rvi_micro_status rvi_micro_status_of(const rvi_micro *m)
     return (rvi_micro_status){.n_events = m->states[NOW].n_events,
                               .n_dropped = m->n_dropped,
                               .n_rollbacks = m->n_rollbacks,
-                              .n_snapshots = m->n_snapshots,
+                              .has_good = m->has_good,
                               .kl_step = m->kl_step,
                               .size = size_of(m, &m->states[NOW]),
                               .cap = m->cap,
                               .probe = m->probed};
 }
 
-/* ---- as bytes: a header, credits of the present and the one before (if there is), then these two
- * and the snapshots ---- */
+/* ---- as bytes: a header, credits, the present state and the good one, if there is ---- */
 
+/* Of states before this: earlier versions kept that of the last event, with its credits, and up to
+ * MOST_GOOD good ones, the newest last; or KEPT_ELSEWHERE. */
 typedef struct header {
     char magic[8];
-    int32_t rank, n_ff, n_embd, n_snapshots;
-    uint64_t can_undo, seed, n_dropped, n_rollbacks;
+    int32_t rank, n_ff, n_embd, n_good;
+    uint64_t n_before, seed, n_dropped, n_rollbacks;
     double kl_step;
     rvi_probe_result probed;
 } header;
@@ -460,15 +445,14 @@ static bool put_state(const rvi_micro *m, const state *s, rvi_buf *out)
            rvi_buf_append(out, s->a, m->n_floats * sizeof(float));
 }
 
-enum { BARE = -1 }; /* n_snapshots of bytes that have none and say nothing about them */
+enum { MOST_GOOD = 8, KEPT_ELSEWHERE = -1 };
 
-rv_status rvi_micro_save(const rvi_micro *m, bool bare, rvi_buf *out, rv_error *err)
+rv_status rvi_micro_save(const rvi_micro *m, rvi_buf *out, rv_error *err)
 {
     header h = {.rank = m->rank,
                 .n_ff = (int32_t)m->n_ff,
                 .n_embd = (int32_t)m->n_embd,
-                .n_snapshots = bare ? BARE : m->n_snapshots,
-                .can_undo = m->can_undo && !bare,
+                .n_good = m->has_good,
                 .seed = m->o.seed,
                 .n_dropped = m->n_dropped,
                 .n_rollbacks = m->n_rollbacks,
@@ -476,42 +460,38 @@ rv_status rvi_micro_save(const rvi_micro *m, bool bare, rvi_buf *out, rv_error *
                 .probed = m->probed};
     memcpy(h.magic, magic, sizeof magic);
     bool ok = rvi_buf_append(out, &h, sizeof h) &&
-              rvi_buf_append(out, m->credits, (1 + h.can_undo) * sizeof *m->credits) &&
-              put_state(m, &m->states[NOW], out);
-    if (ok && h.can_undo) ok = put_state(m, &m->states[BEFORE], out);
-    for (int i = 0; ok && i < h.n_snapshots; i++) ok = put_state(m, &m->states[SNAPSHOT + i], out);
+              rvi_buf_append(out, &m->credits[NOW], sizeof *m->credits) &&
+              put_state(m, &m->states[NOW], out) &&
+              (!m->has_good || put_state(m, &m->states[GOOD], out));
     return ok ? RV_OK : rvi_nomem(err, "micro adapter");
 }
 
-static void get_state(const rvi_micro *m, state *s, const char **at)
+static void get_state(const rvi_micro *m, state *s, const char *at)
 {
-    memcpy(&s->n_events, *at, sizeof s->n_events);
-    memcpy(s->a, *at + sizeof s->n_events, m->n_floats * sizeof(float));
-    *at += sizeof s->n_events + m->n_floats * sizeof(float);
+    memcpy(&s->n_events, at, sizeof s->n_events);
+    memcpy(s->a, at + sizeof s->n_events, m->n_floats * sizeof(float));
 }
 
 rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *err)
 {
     header h;
-    const char *at = (const char *)bytes + sizeof h;
+    const char *credits = (const char *)bytes + sizeof h, *end = (const char *)bytes + len;
     size_t each = sizeof(uint64_t) + m->n_floats * sizeof(float);
     if (len < sizeof h) return rvi_error(err, RV_E_LEARNING, "micro adapter: %zu bytes", len);
     memcpy(&h, bytes, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) || h.rank != m->rank || h.n_ff != (int)m->n_ff ||
-        h.n_embd != (int)m->n_embd || h.n_snapshots < BARE || h.n_snapshots > RVI_MICRO_SNAPSHOTS ||
-        h.can_undo > 1 || !(h.kl_step > 0) || !isfinite(h.kl_step) ||
-        len != sizeof h + (1 + h.can_undo) * sizeof *m->credits +
-                   each * (1 + (size_t)h.can_undo + (size_t)RVI_MAX(h.n_snapshots, 0)))
+        h.n_embd != (int)m->n_embd || h.n_good < KEPT_ELSEWHERE || h.n_good > MOST_GOOD ||
+        h.n_before > 1 || !(h.kl_step > 0) || !isfinite(h.kl_step) ||
+        len != sizeof h + (1 + h.n_before) * sizeof *m->credits +
+                   each * (1 + (size_t)h.n_before + (size_t)RVI_MAX(h.n_good, 0)))
         return rvi_error(err, RV_E_LEARNING,
                          "micro adapter: not one of rank %d for layers of %zu and %zu", m->rank,
                          m->n_ff, m->n_embd);
-    const char *credits = at;
-    for (uint64_t i = 0; i <= h.can_undo; i++, at += sizeof *m->credits) {
-        memcpy(&m->credits[SPARE], at, sizeof *m->credits);
-        if (!rvi_credits_are_sound(&m->credits[SPARE]))
-            return rvi_error(err, RV_E_LEARNING, "micro adapter: credits that cannot be");
-    }
-    for (const char *p = at; p < (const char *)bytes + len; p += each)
+    memcpy(&m->credits[SPARE], credits, sizeof *m->credits);
+    if (!rvi_credits_are_sound(&m->credits[SPARE]))
+        return rvi_error(err, RV_E_LEARNING, "micro adapter: credits that cannot be");
+    const char *states = credits + (1 + h.n_before) * sizeof *m->credits;
+    for (const char *p = states; p < end; p += each)
         if (!rvi_floats_sound(p + sizeof(uint64_t), m->n_floats, -INFINITY))
             return rvi_error(err, RV_E_LEARNING, "micro adapter: a value is not a number");
     m->o.seed = h.seed;
@@ -519,12 +499,10 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
     m->n_rollbacks = h.n_rollbacks;
     m->kl_step = fmin(h.kl_step, m->o.kl_step);
     m->probed = h.probed;
-    m->can_undo = h.can_undo;
-    if (h.n_snapshots != BARE) m->n_snapshots = h.n_snapshots;
-    memcpy(m->credits, credits, (1 + h.can_undo) * sizeof *m->credits);
-    get_state(m, &m->states[NOW], &at);
-    if (h.can_undo) get_state(m, &m->states[BEFORE], &at);
-    for (int i = 0; i < h.n_snapshots; i++) get_state(m, &m->states[SNAPSHOT + i], &at);
-    drop_later_snapshots(m);
+    m->can_undo = false;
+    m->credits[NOW] = m->credits[SPARE];
+    get_state(m, &m->states[NOW], states);
+    if (h.n_good > 0) get_state(m, &m->states[GOOD], end - each);
+    m->has_good = h.n_good > 0 && m->states[GOOD].n_events <= m->states[NOW].n_events;
     return RV_OK;
 }

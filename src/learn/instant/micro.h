@@ -10,7 +10,7 @@
  * KL is predicted on the same tokens, 0.5 (g_t . dx_t)^2. Caps on the adapter's size and on what it
  * adds to a token follow. While the probe (probe.h) says that the adapter has moved further than
  * kl_soft, every step also goes down the KL of two probe texts. Scored beyond kl_hard or ppl_hard
- * it goes back to the newest snapshot that a check has found good, and steps are half as long until
+ * it goes back to how it was when a check last found it good, and steps are half as long until
  * checks are good again.
  *
  * Events that are not finite are dropped and counted. Everything is a function of the seed and the
@@ -25,8 +25,7 @@
 enum {
     RVI_MICRO_MAX_RANK = 4,
     RVI_MICRO_TOKENS = 128,   /* of an event: those that weigh most */
-    RVI_MICRO_SNAPSHOTS = 8,  /* kept, */
-    RVI_MICRO_SNAPSHOT = 4,   /* one after so many events */
+    RVI_MICRO_GOOD = 4,       /* events from one good state that is kept to the next */
     RVI_SCORES = 20,          /* remembered by a baseline */
     RVI_MICRO_PULL_TEXTS = 2, /* of an event, */
     RVI_MICRO_PULL_TOKENS = 3 /* and positions of each, others at the next event */
@@ -74,20 +73,20 @@ rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int 
                                   double *kl);
 /* Does an event pull the adapter back, so that it needs the probe? */
 bool rvi_micro_pulls(const rvi_micro *m);
-/* The adapter as it was before the last event that stepped, or the last load or rollback that
- * followed it; false: there is none. */
+/* The adapter as it was before the last event that stepped; false: there was none since it was
+ * made, loaded, undone or rolled back. */
 bool rvi_micro_undo(rvi_micro *m);
 
 /* Tells what the probe says of the adapter as it is. Where it is too far, goes back, halves kl_step
- * (down to a sixteenth) and returns true; where it is good and enough events have passed, takes a
- * snapshot. */
+ * (down to a sixteenth) and returns true; where it is good and enough events have passed, that is
+ * what it goes back to from now on. */
 bool rvi_micro_check(rvi_micro *m, rvi_probe_result r);
 /* The same, asking its own probe first. */
 bool rvi_micro_probe(rvi_micro *m, rvi_probe_result *r);
 
 typedef struct rvi_micro_status {
     uint64_t n_events, n_dropped, n_rollbacks; /* n_events: that stepped */
-    int n_snapshots;
+    bool has_good;                             /* a state to go back to, but the beginning */
     double kl_step;
     double size, cap; /* Frobenius norm of B A, and the most it may have */
     rvi_probe_result probe;
@@ -97,10 +96,9 @@ rvi_micro_status rvi_micro_status_of(const rvi_micro *m);
 rvi_delta rvi_micro_delta(
     const rvi_micro *m); /* the adapter's own matrices, until the next change */
 
-/* Everything, or bare: without the snapshots and the state before the last event; as flat bytes of
- * this machine's order. Loading replaces all but the probe (of bare bytes: and the snapshots, of
- * which those of later events are dropped, as undoing does); on failure nothing changed. */
-rv_status rvi_micro_save(const rvi_micro *m, bool bare, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
+/* Everything but what the last event replaced, as flat bytes of this machine's order. Loading
+ * replaces all but the probe; on failure nothing changed. */
+rv_status rvi_micro_save(const rvi_micro *m, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- shared with the other kinds of events ---- */

@@ -6,32 +6,24 @@
 
 /* ---- applying events ---- */
 
-rv_status rvi_learner_end(rvi_learner *l, const rvi_feedback *f, int *n, rv_error *err)
-{
-    rv_status st = rvi_lessons_forget(&l->lessons, f, n, err);
-    return st ? st : rvi_preferences_forget(&l->preferences, f, n, err);
-}
-
-/* Each owner looks at the events that concern it. Lessons and pairs come before generations, which
- * claim those that they were made of. What follows for adapters is left to rvi_learner_settle. */
+/* Each owner looks at the events that concern it. Lessons come before generations, which claim
+ * those that they were made of. What follows for adapters is left to rvi_learner_settle. */
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
     rv_status st = rvi_history_apply(&l->history, f, err);
     if (!st) st = rvi_lessons_apply(&l->lessons, f, &l->base, err);
-    if (!st) st = rvi_preferences_apply(&l->preferences, f, err);
     if (!st) st = rvi_refusals_apply(&l->refusals, f, err);
     if (st) return st;
-    int n_gone, n_again, n = 0;
+    int n_gone, n_again;
     switch (f->kind) {
     case RVI_FEEDBACK_UNDO:
         (void)rvi_generations_bring_back(&l->generations, f->target);
         rvi_learner_withdraw(l, f->seq, false, &n_gone, &n_again);
         return RV_OK;
     case RVI_FEEDBACK_FORGET:
-        st = rvi_learner_end(l, f, &n, err);
         rvi_learner_withdraw(l, f->seq, true, &n_gone, &n_again);
-        return st;
+        return RV_OK;
     case RVI_FEEDBACK_PUBLISH:
     case RVI_FEEDBACK_IMPORT:
     case RVI_FEEDBACK_MERGE: return rvi_learner_apply_generation(l, f, err);

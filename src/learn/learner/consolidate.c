@@ -1,22 +1,25 @@
-/* Consolidating: what waits goes into the weights. Lessons go round by round (round.c), one group
- * and one generation each; the deep loop also makes one generation of the preferences (deep.c).
+/* Consolidating: what waits goes into the weights, round by round (round.c): corrections by groups,
+ * one generation each; the deep loop also makes one generation of the pairs.
  *
  * What was trained takes part once it is published; until then, and after a failure, all is as
  * before. */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/number.h"
 #include "base/os.h"
 #include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 
-/* Jobs of a kind, each about n_least or more; all: until there are none. */
-static rv_status study(rvi_learner *l, const rvi_job_kind *kind, rv_preference_loss loss,
-                       int n_least, bool all, rvi_study_progress_fn progress, void *ctx,
-                       rvi_adaptation *out, rv_error *err)
+/* Jobs like this one, each about n_least or more; all: until there are none. */
+static rv_status study(rvi_learner *l, rvi_job like, int n_least, bool all,
+                       rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
+                       rv_error *err)
 {
     rv_status st = RV_OK;
     for (bool more = true; !st && more;) {
-        rvi_job j = {.kind = kind, .loss = loss};
+        rvi_job j = like;
         st = rvi_job_carry_out(&j, l, n_least, progress, ctx, err);
         more = all && j.n >= n_least;
         if (!j.published) continue;
@@ -39,6 +42,48 @@ static rv_status take_lease(rvi_learner *l, rv_error *err)
     return st;
 }
 
+/* ---- what was measured ---- */
+
+typedef struct measured {
+    double before, after; /* sums over what was set aside */
+    size_t n;
+    int n_steps, best;
+} measured;
+
+static void add(measured *m, const rvi_study_result *r)
+{
+    if (!r->n_held || !isfinite(r->held_before) || !isfinite(r->held_after)) return;
+    m->before += r->held_before * (double)r->n_held;
+    m->after += r->held_after * (double)r->n_held;
+    m->n += r->n_held;
+    m->n_steps += r->n_steps;
+    m->best += r->best_step;
+}
+
+static void tell(rvi_adaptation *out, const measured *m, const char *what, const char *unit)
+{
+    if (!m->n) return;
+    double n = (double)m->n;
+    size_t len = strlen(out->notes);
+    (void)rvi_snprintf(out->notes + len, sizeof out->notes - len,
+                       "%sloss of %zu held-out %s: %.4f before, %.4f after%s; kept step %d of %d",
+                       len ? "; " : "", m->n, what, m->before / n, m->after / n, unit, m->best,
+                       m->n_steps);
+    if (isnan(out->quality_delta)) out->quality_delta = (m->before - m->after) / n;
+}
+
+/* By the generations from the first-th on. */
+static void report(const rvi_learner *l, size_t first, rvi_adaptation *out)
+{
+    measured wordings = {0}, pairs = {0};
+    for (size_t i = first; i < l->generations.n; i++) {
+        const rvi_generation *g = &l->generations.list[i];
+        add(g->origin == RVI_FROM_PAIRS ? &pairs : &wordings, &g->figures);
+    }
+    tell(out, &wordings, "wordings", " (nats a token)");
+    tell(out, &pairs, "pairs", "");
+}
+
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
                                   rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err)
@@ -49,13 +94,12 @@ rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_prefere
     rv_status st = rvi_instant_catch_up(l, err);
     if (!st) st = take_lease(l, err);
     if (!st) st = rvi_learner_calibrate(l, progress, ctx, err);
-    l->deep = loop != RV_LOOP_DEEP ? NULL : loss == RV_LOSS_KTO ? "kto" : "dpo";
-    if (!st) st = study(l, &rvi_job_trains, loss, 1, true, progress, ctx, out, err);
-    if (!st && loop == RV_LOOP_DEEP)
-        st = study(l, &rvi_job_trains_deep, loss, RVI_DEEP_LEAST, false, progress, ctx, out, err);
-    l->deep = NULL;
+    rvi_job j = {.kind = &rvi_job_trains, .deep = loop == RV_LOOP_DEEP, .loss = loss};
+    if (!st) st = study(l, j, 1, true, progress, ctx, out, err);
+    j.kind = &rvi_job_trains_deep;
+    if (!st && j.deep) st = study(l, j, RVI_DEEP_LEAST, false, progress, ctx, out, err);
     rvi_learner_end_lease(l);
-    rvi_learner_report(l, before, out);
+    report(l, before, out);
     out->latency_us = (rvi_os_seconds() - start) * 1e6;
     if (!st && !out->applied) snprintf(out->notes, sizeof out->notes, "nothing waits");
     return st;

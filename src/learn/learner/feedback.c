@@ -122,15 +122,17 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
     f.corrected = rvi_text_of(chosen);
     f.given = rvi_text_of(rejected);
     f.note = rvi_text_of("preference");
+    rvi_lesson x;
     rv_status st = rvi_learner_own(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st) st = rvi_preferences_add(&l->preferences, 0, f.question, f.corrected, f.given, err);
+    if (!st) st = rvi_lessons_reserve(&l->lessons, err);
+    if (!st) st = rvi_lesson_init_pair(&x, f.question, f.corrected, f.given, err);
     if (st) return st;
     if ((st = rvi_learner_log(l, &f, err))) {
-        (void)rvi_preferences_remove(&l->preferences, 0);
+        rvi_lesson_deinit(&x);
         return st;
     }
-    l->preferences.list[l->preferences.n - 1].event = f.seq;
+    rvi_lessons_add(&l->lessons, &x, f.seq);
     rvi_history_note(&l->history, &f);
     out->applied = 1;
     out->event = f.seq;
@@ -214,16 +216,17 @@ static rv_status note_withdrawn(rvi_learner *l, uint64_t by, bool erase, rvi_ada
 
 static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
 {
-    const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, event, out->event);
-    bool taken = rvi_preferences_remove(&l->preferences, event);
+    const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, event, out->event),
+                     *x = rvi_lessons_find(&l->lessons, event);
+    bool pair = x && x->rejected;
     rvi_refusals_remove(&l->refusals, event);
-    out->applied = ended || taken || rvi_lessons_find(&l->lessons, event);
-    if (ended)
+    out->applied = ended || (x && !pair);
+    if (ended && !pair)
         note_answer(out, "no longer: ", ended->answer);
     else
         snprintf(out->notes, sizeof out->notes, "%s",
-                 taken ? "the last preference is taken back"
-                 : rvi_lessons_find(&l->lessons, event)
+                 ended ? "the last preference is taken back"
+                 : x && !pair
                      ? "taken back; a later correction of the same question goes on standing"
                      : "an adapter was made of it already");
     rv_status st = note_withdrawn(l, out->event, false, out, err),
@@ -231,7 +234,7 @@ static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out
     return st ? st : read; /* what was taken back is silent even if an adapter cannot be read */
 }
 
-static rv_status undo_last(rvi_learner *l, bool own, rvi_adaptation *out, rv_error *err)
+rv_status rvi_learner_undo(rvi_learner *l, bool own, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
     rv_status st = rvi_learner_own(l, err);
@@ -257,16 +260,6 @@ static rv_status undo_last(rvi_learner *l, bool own, rvi_adaptation *out, rv_err
                                            : undo_lesson(l, d.event, out, err);
 }
 
-rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
-{
-    return undo_last(l, false, out, err);
-}
-
-rv_status rvi_learner_undo_own(rvi_learner *l, rvi_adaptation *out, rv_error *err)
-{
-    return undo_last(l, true, out, err);
-}
-
 rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out, rv_error *err)
 {
     const rvi_history *h = &l->history;
@@ -279,7 +272,7 @@ rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *
         return rvi_error(err, RV_E_NOT_FOUND, "there is no version %llu yet: the last is %llu",
                          (unsigned long long)version, (unsigned long long)atomic_load(&l->applied));
     while (!st && !stuck && h->n && h->list[h->n - 1].event > version) {
-        st = rvi_learner_undo(l, &one, err);
+        st = rvi_learner_undo(l, false, &one, err);
         stuck = !st && !one.event; /* nothing was logged: it stays the last one */
         if (st || stuck) continue;
         out->event = one.event;
@@ -291,46 +284,26 @@ rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *
     return st;
 }
 
-static rv_status forget(rvi_learner *l, rvi_feedback *f, rvi_adaptation *out, rv_error *err)
-{
-    rv_status st = rvi_learner_log(l, f, err);
-    if (st) return st;
-    l->history.n = 0; /* taking back something older might bring it back */
-    out->event = f->seq;
-    st = rvi_learner_end(l, f, &out->samples_used, err);
-    out->applied = out->samples_used > 0;
-    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
-    if (!st) st = note_withdrawn(l, f->seq, true, out, err);
-    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
-    return st ? st : read;
-}
-
-rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out, rv_error *err)
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, uint64_t event, rvi_adaptation *out,
+                             rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
-    if (strlen(text) > FORGET_MAX)
-        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", FORGET_MAX);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
     f.note = rvi_text_of(text);
-    return forget(l, &f, out, err);
-}
-
-static bool has_taught(const rvi_learner *l, uint64_t event)
-{
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (l->preferences.list[i].event == event) return true;
-    return rvi_lessons_find(&l->lessons, event);
-}
-
-rv_status rvi_learner_forget_one(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
-{
-    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
-    rv_status st = rvi_learner_own(l, err);
-    if (st) return st;
-    if (!has_taught(l, event))
-        return rvi_error(err, RV_E_NOT_FOUND, "event %llu taught nothing",
-                         (unsigned long long)event);
-    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
     f.target = event;
-    return forget(l, &f, out, err);
+    if (f.note.len > FORGET_MAX)
+        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", FORGET_MAX);
+    rv_status st = rvi_learner_own(l, err);
+    if (!st && !text && !rvi_lessons_find(&l->lessons, event))
+        st = rvi_error(err, RV_E_NOT_FOUND, "event %llu taught nothing", (unsigned long long)event);
+    if (!st) st = rvi_learner_log(l, &f, err);
+    if (st) return st;
+    l->history.n = 0; /* taking back something older might bring it back */
+    out->event = f.seq;
+    st = rvi_lessons_forget(&l->lessons, &f, &out->samples_used, err);
+    out->applied = out->samples_used > 0;
+    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
+    if (!st) st = note_withdrawn(l, f.seq, true, out, err);
+    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
+    return st ? st : read;
 }

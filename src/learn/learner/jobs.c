@@ -21,7 +21,6 @@ void rvi_job_drop(rvi_job *j)
     rvi_free(j->old);
     rvi_free(j->events);
     rvi_free(j->said);
-    rvi_free(j->pairs);
     rvi_replay_deinit(&j->texts);
 }
 

@@ -13,25 +13,24 @@
 
 typedef struct rvi_job_kind rvi_job_kind;
 
-typedef struct rvi_job { /* .kind (and .loss) alone, before it is taken */
+typedef struct rvi_job { /* .kind (and .deep, .loss) alone, before it is taken */
     const rvi_job_kind *kind;
-    int n;            /* lessons or pairs that it is about; 0: nothing waits */
+    bool deep;               /* of lessons: trained longer, some wordings set aside; pairs always */
+    rv_preference_loss loss; /* of pairs; the log names it of all that is deep */
+    int n;                   /* lessons or pairs that it is about; 0: nothing waits */
     bool published;   /* its result is in place; false also where that was not needed, or where what
                          it was taken for does not stand any more: then nothing changed */
     int generation;   /* that it became; 0: none */
     int n_repeated;   /* of the kind that listens: chats */
     rvi_replay texts; /* of the kind that calibrates */
     /* of those that train */
-    rvi_generation made; /* adapter NULL: not yet */
-    rvi_buf file;        /* it lies there; empty: there is no file */
-    /* a group of lessons, */
-    rvi_lesson_text *waiting, *old; /* the group; what the shared adapter learned before */
-    uint64_t *events;               /* of the group's lessons, */
+    rvi_generation made;            /* adapter NULL: not yet */
+    rvi_buf file;                   /* it lies there; empty: there is no file */
+    rvi_lesson_text *waiting, *old; /* a group of corrections, or pairs; what the shared adapter
+                                       learned before */
+    uint64_t *events;               /* of those that wait, */
     uint64_t *said;                 /* and of the old ones */
     size_t n_waiting, n_old;
-    /* or pairs */
-    rvi_preference_pair *pairs;
-    rv_preference_loss loss;
 } rvi_job;
 
 struct rvi_job_kind {

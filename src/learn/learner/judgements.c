@@ -332,7 +332,7 @@ static rv_status log_score(rvi_learner *l, rvi_feedback *f, const rvi_capture *c
     rv_status st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
     st = append_judgement(l, f, c, err);
-    if (!st) st = rvi_instant_save(l, f->seq, false, err);
+    if (!st) st = rvi_instant_save(l, f->seq, err);
     st = rvi_store_end(&l->store, st, err);
     if (!st) rvi_learner_logged(l, f);
     if (!st) return RV_OK;
@@ -356,7 +356,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     if (!st) st = rvi_instant_catch_up(l, err);
     if (!st) st = take_tokens(c, &tokens, &n, err);
     if (!st) st = need_micro(l, err);
-    if (!st && !in->n_states) st = rvi_instant_save(l, 0, true, err); /* before all of them */
+    if (!st && !in->n_states) st = rvi_instant_save(l, 0, err); /* before all of them */
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) {
         double start = rvi_os_thread_seconds();
@@ -476,7 +476,7 @@ rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event, rv_e
     if (!st) st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
     st = rvi_feedback_append(&l->store, &f, err);
-    if (!st) st = rvi_instant_save(l, f.seq, true, err);
+    if (!st) st = rvi_instant_save(l, f.seq, err);
     st = rvi_store_end(&l->store, st, err);
     if (!st) rvi_learner_logged(l, &f);
     *event = f.seq;

@@ -10,7 +10,7 @@
 
 /* ---- beginning and end ---- */
 
-static void forget_all(rvi_learner *l)
+void rvi_learner_reset(rvi_learner *l)
 {
     if (l->recogniser) rvi_recogniser_clear(l->recogniser);
     for (size_t i = 0; i < l->generations.n; i++) {
@@ -27,7 +27,6 @@ static void forget_all(rvi_learner *l)
     l->answers = NULL;
     l->n_answers = l->cap_answers = 0;
     rvi_lock_give(l->instructing);
-    rvi_preferences_deinit(&l->preferences);
     rvi_refusals_deinit(&l->refusals);
     rvi_shared_deinit(&l->shared);
     rvi_instant_deinit(l);
@@ -93,7 +92,7 @@ void rvi_learner_free(rvi_learner *l)
 {
     if (!l) return;
     give_back(l); /* the caller may have closed the store since it was flushed */
-    if (l->instructing) forget_all(l); /* otherwise there is nothing yet */
+    if (l->instructing) rvi_learner_reset(l); /* otherwise there is nothing yet */
     rvi_lock_free(l->instructing);
     rvi_adapter_sets_deinit(&l->sets);
     rvi_capturer_free(l->instant.capturer);
@@ -105,17 +104,9 @@ void rvi_learner_free(rvi_learner *l)
     rvi_embedder_free(l->embedder);
     rvi_base_model_deinit(&l->base);
     rvi_store_close(&l->store);
-    rvi_free(l->absent);
     rvi_free(l->dir);
     rvi_free(l->user);
     rvi_free(l);
-}
-
-rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
-{
-    (void)err;
-    forget_all(l);
-    return RV_OK;
 }
 
 void rvi_learner_flush(rvi_learner *l)
@@ -197,7 +188,7 @@ static void put_ended(rvi_buf *out, const rvi_learner *l)
     (void)rvi_buf_printf(out, "],\"ended\":[");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->in_force || x->forgotten || x->scope == RV_SCOPE_ALWAYS) continue;
+        if (x->in_force || x->forgotten || x->rejected || x->scope == RV_SCOPE_ALWAYS) continue;
         put_event(out, n++, x->event);
         put_text(out, ",", "question", x->question);
         put_text(out, ",", "answer", x->answer);
@@ -232,13 +223,13 @@ static void put_doing(rvi_buf *out, const rvi_doing *d, bool paused)
     (void)rvi_buf_putc(out, '}');
 }
 
-static void put_preference(rvi_buf *out, size_t before, const rvi_preference *p)
+static void put_pair(rvi_buf *out, size_t before, const rvi_lesson *x)
 {
-    put_event(out, before, p->event);
-    put_text(out, ",", "question", p->question);
-    put_text(out, ",", "chosen", p->chosen);
-    put_text(out, ",", "rejected", p->rejected);
-    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->generation != 0));
+    put_event(out, before, x->event);
+    put_text(out, ",", "question", x->question);
+    put_text(out, ",", "chosen", x->answer);
+    put_text(out, ",", "rejected", x->rejected);
+    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(x->generation != 0));
 }
 
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
@@ -270,8 +261,8 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     put_instructions(out, &l->lessons);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
     n = 0;
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (!l->preferences.list[i].forgotten_by) put_preference(out, n++, &l->preferences.list[i]);
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (rvi_lesson_prefers(&l->lessons.list[i])) put_pair(out, n++, &l->lessons.list[i]);
     (void)rvi_buf_printf(out, "]}");
     return out->failed ? rvi_nomem(err, "status") : RV_OK;
 }

@@ -25,7 +25,6 @@
 #include "learn/state/generations.h"
 #include "learn/state/history.h"
 #include "learn/state/lessons.h"
-#include "learn/state/preferences.h"
 #include "learn/state/refusals.h"
 
 typedef struct rvi_learner_parts { /* all borrowed */
@@ -39,11 +38,6 @@ typedef struct rvi_learner_parts { /* all borrowed */
     uint64_t (*new_serial)(void *ctx); /* of adapter sets */
     void *serial_ctx;
 } rvi_learner_parts;
-
-typedef struct rvi_absent { /* a generation without a file */
-    int number;
-    bool erased; /* because what it learned was forgotten */
-} rvi_absent;
 
 enum { RVI_INSTANT_STATES = 33 }; /* of the adapter of scores that are kept: 32 can be taken back */
 
@@ -104,14 +98,11 @@ typedef struct rvi_learner {
     rvi_lessons lessons;
     rvi_buf instructions;  /* lessons of scope always, a line each */
     rvi_lock *instructing; /* guards it, and these: requests of a service look on any thread */
-    uint64_t *answers;     /* keys of what was taught, lesson by lesson; 0: of an instruction */
+    uint64_t *answers;     /* keys of what was taught, lesson by lesson; 0: it is not spoken */
     size_t n_answers, cap_answers;
     atomic_int repeats; /* does the model repeat what stands in its chat (repeats.c) */
-    rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;
-    rvi_absent *absent; /* of the events that are being applied */
-    size_t n_absent, cap_absent;
     char unerased[512];    /* why adapters of what was forgotten are still there; "": none are */
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
@@ -121,7 +112,6 @@ typedef struct rvi_learner {
     uint64_t refused_at;        /* refusals.n_changes when it was made */
     int n_keeping;              /* readings in a transaction that has not ended */
     rvi_instant instant;
-    const char *deep; /* "dpo" or "kto": the consolidation under way is, with this loss; or NULL */
     rvi_doing doing;
     char trouble[512]; /* why its last round came to nothing; "": it did not */
 } rvi_learner;
@@ -148,14 +138,14 @@ void rvi_learner_end_lease(rvi_learner *l);
 /* To the disk with what is not there yet; as far as that is possible. No other call but
  * rvi_learner_free may follow, before which the store may be closed. */
 void rvi_learner_flush(rvi_learner *l);
-rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_reset(rvi_learner *l);
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err) RVI_MUST_CHECK;
 
 /* ---- beside serving (jobs.h) ---- */
 
-size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
+size_t rvi_learner_waiting(const rvi_learner *l);  /* corrections, */
 size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 
 enum { RVI_DEEP_LEAST = 4 }; /* pairs that are worth a run */
@@ -219,15 +209,15 @@ bool rvi_learner_leaves_out(const rvi_learner *l, const char *answer);
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
-/* The same for the last that came by this learner, not by another process or an earlier one. */
-rv_status rvi_learner_undo_own(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+/* Takes back what was taught last; own: by this learner, not by another process or an earlier
+ * one. */
+rv_status rvi_learner_undo(rvi_learner *l, bool own, rvi_adaptation *out,
+                           rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out,
                               rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out,
+/* All that has this text in it, or, where text is NULL, what came with this event. */
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, uint64_t event, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_forget_one(rvi_learner *l, uint64_t event, rvi_adaptation *out,
-                                 rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
                                   rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err) RVI_MUST_CHECK;

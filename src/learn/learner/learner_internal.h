@@ -11,8 +11,7 @@
  *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
  *   repeats.c       what of a chat it must not read again
- *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
- *                   that waits
+ *   round.c         a group of lessons, or pairs, becomes an adapter; consolidate.c: all that waits
  *   save_shared.c, save_instant.c, retrace.c   to the disk and back */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
@@ -47,9 +46,6 @@ rv_status rvi_learner_read_paused(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- apply.c ---- */
-/* What an event forgets ends; *n: becomes so many more as stood. */
-rv_status rvi_learner_end(rvi_learner *l, const rvi_feedback *f, int *n,
-                          rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
@@ -82,10 +78,6 @@ rv_status rvi_instant_publish(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event,
                            rv_error *err) RVI_MUST_CHECK;
 
-/* ---- deep.c ---- */
-/* What the generations from the first-th on have measured. */
-void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
-
 /* ---- publish.c ---- */
 /* One that the log names. */
 rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g,
@@ -95,9 +87,9 @@ rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g,
 rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event,
                               rv_error *err) RVI_MUST_CHECK;
 /* The same for one that has its digest, with its file as it was written for the number g has (NULL:
- * none was). */
+ * none was). note (may be NULL): for the log. */
 rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *file,
-                                   uint64_t *event, rv_error *err) RVI_MUST_CHECK;
+                                   const char *note, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
 /* Generations that were trained on what the event ended are out of use from now on, and what else
  * they held waits again, to be trained without it. erase: for good. n_gone: generations; n_again:
  * lessons and pairs. */
@@ -127,10 +119,6 @@ rv_status rvi_learner_load_file(const rvi_learner *l, const char *path, rvi_adap
  * the file. */
 rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rvi_feedback *f,
                                      rv_error *err) RVI_MUST_CHECK;
-/* Finds out which generations have no file, of those that the log names from this event on; *last:
- * the last event that was looked at. */
-rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last,
-                                 rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
                                        rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f); /* by a publish event */
@@ -153,10 +141,9 @@ void rvi_shared_drop(rvi_generation *g);
 void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 
 /* ---- save_instant.c: what scores taught, in the store ---- */
-/* The adapter of scores as it is after this event; whole: with its snapshots. Belongs into the
- * transaction that logs the event. */
-rv_status rvi_instant_save(rvi_learner *l, uint64_t event, bool whole,
-                           rv_error *err) RVI_MUST_CHECK;
+/* The adapter of scores as it is after this event. Belongs into the transaction that logs the
+ * event. */
+rv_status rvi_instant_save(rvi_learner *l, uint64_t event, rv_error *err) RVI_MUST_CHECK;
 /* After a check by the probe, as far as that is possible. Where it went back, scores from before
  * can no longer be taken back: they might have been what it drifted by. */
 void rvi_instant_save_checked(rvi_learner *l, bool rolled_back);

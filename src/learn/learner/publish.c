@@ -13,20 +13,10 @@ const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number)
 
 /* ---- what a generation was made of ---- */
 
-static bool is_within(const rvi_generation *g, uint64_t event)
+static bool is_of(const rvi_generation *g, const rvi_lesson *x)
 {
-    return event >= g->first && event <= g->last;
-}
-
-static bool lesson_is_of(const rvi_generation *g, const rvi_lesson *x)
-{
-    return g->origin != RVI_FROM_PAIRS && rvi_lesson_answers(x) && !x->generation &&
-           is_within(g, x->event);
-}
-
-static bool pair_is_of(const rvi_generation *g, const rvi_preference *x)
-{
-    return g->origin == RVI_FROM_PAIRS && rvi_preference_waits(x) && is_within(g, x->event);
+    bool kind = g->origin == RVI_FROM_PAIRS ? rvi_lesson_prefers(x) : rvi_lesson_answers(x);
+    return kind && !x->generation && x->event >= g->first && x->event <= g->last;
 }
 
 /* By the log: what waits within its range of events, and what those learned that it goes on
@@ -35,22 +25,16 @@ static rv_status note_learned(const rvi_learner *l, rvi_generation *g, rv_error 
 {
     rv_status st = rvi_generations_inherit(&l->generations, g, err);
     for (size_t i = 0; !st && i < l->lessons.n; i++)
-        if (lesson_is_of(g, &l->lessons.list[i]))
+        if (is_of(g, &l->lessons.list[i]))
             st = rvi_generation_learn(g, l->lessons.list[i].event, err);
-    for (size_t i = 0; !st && i < l->preferences.n; i++)
-        if (pair_is_of(g, &l->preferences.list[i]))
-            st = rvi_generation_learn(g, l->preferences.list[i].event, err);
     return st;
 }
 
 /* That is its own from now on. */
 static void claim(rvi_learner *l, const rvi_generation *g)
 {
-    if (g->lost) return;
     for (size_t i = 0; i < l->lessons.n; i++)
-        if (lesson_is_of(g, &l->lessons.list[i])) l->lessons.list[i].generation = g->number;
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (pair_is_of(g, &l->preferences.list[i])) l->preferences.list[i].generation = g->number;
+        if (is_of(g, &l->lessons.list[i])) l->lessons.list[i].generation = g->number;
 }
 
 int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g)
@@ -61,12 +45,6 @@ int rvi_learner_wait_again(rvi_learner *l, const rvi_generation *g)
         if (x->generation != g->number) continue;
         x->generation = 0;
         n += x->in_force;
-    }
-    for (size_t i = 0; i < l->preferences.n; i++) {
-        rvi_preference *x = &l->preferences.list[i];
-        if (x->generation != g->number) continue;
-        x->generation = 0;
-        n += rvi_preference_waits(x);
     }
     return n;
 }
@@ -94,11 +72,11 @@ rv_status rvi_learner_add_generation(rvi_learner *l, rvi_generation *g, rv_error
 rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event, rv_error *err)
 {
     rv_status st = rvi_adapter_digest(g->adapter, g->digest, err);
-    return st ? st : rvi_learner_publish_made(l, g, NULL, event, err);
+    return st ? st : rvi_learner_publish_made(l, g, NULL, NULL, event, err);
 }
 
 rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *file,
-                                   uint64_t *event, rv_error *err)
+                                   const char *note, uint64_t *event, rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, g->origin == RVI_FROM_FILE    ? RVI_FEEDBACK_IMPORT
                                           : g->origin == RVI_FROM_MERGE ? RVI_FEEDBACK_MERGE
@@ -114,7 +92,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     f.seed = l->o.seed;
     f.recipe = rvi_text_of(rvi_recipe_name(g));
     f.target = g->known;
-    if (l->deep && g->known) f.note = rvi_text_of(l->deep);
+    f.note = rvi_text_of(note);
     f.n_parents = g->n_parents;
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
     memcpy(f.digest, g->digest, sizeof f.digest);
@@ -169,9 +147,6 @@ void rvi_learner_withdraw(rvi_learner *l, uint64_t by, bool erase, int *n_gone, 
     for (size_t i = 0; i < l->lessons.n; i++)
         if (l->lessons.list[i].ended_by == by)
             *n_gone += rvi_generations_withdraw(all, l->lessons.list[i].event, by, erase);
-    for (size_t i = 0; i < l->preferences.n; i++)
-        if (l->preferences.list[i].forgotten_by == by)
-            *n_gone += rvi_generations_withdraw(all, l->preferences.list[i].event, by, erase);
     for (size_t i = 0; *n_gone && i < all->n; i++)
         if (all->list[i].gone_by == by) *n_again += rvi_learner_wait_again(l, &all->list[i]);
 }

@@ -34,7 +34,7 @@ rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
             rvi_list_room((void **)&l->answers, l->n_answers, &l->cap_answers, sizeof *to);
         const rvi_lesson *x = &l->lessons.list[l->n_answers];
         if (to)
-            *to = x->scope == RV_SCOPE_ALWAYS ? 0 : key_of(x->answer);
+            *to = x->rejected || x->scope == RV_SCOPE_ALWAYS ? 0 : key_of(x->answer);
         else
             st = rvi_nomem(err, "answers");
         l->n_answers += to != NULL;

@@ -49,15 +49,15 @@ static rv_status make_again(tracer *t, const published *p)
     char digest[RVI_SHA256_HEX] = "";
     rv_status st = rvi_learner_calibrate(l, t->progress, t->ctx, t->err);
     rvi_learner_lose_named(l, &p->f);
-    l->deep = !p->deep ? NULL : p->loss == RV_LOSS_KTO ? "kto" : "dpo";
-    rvi_job j = {.kind = p->pairs ? &rvi_job_trains_deep : &rvi_job_trains, .loss = p->loss};
+    rvi_job j = {.kind = p->pairs ? &rvi_job_trains_deep : &rvi_job_trains,
+                 .deep = p->deep,
+                 .loss = p->loss};
     if (!st) st = j.kind->take(&j, l, t->err);
     if (!st && j.n && j.made.first == p->f.first && j.made.last == p->f.last) {
         st = j.kind->compute(&j, l, &l->base, t->progress, t->ctx, t->err);
         if (!st) st = j.kind->publish(&j, l, t->err);
     }
     rvi_job_drop(&j);
-    l->deep = NULL;
     if (!st && l->generations.n > before)
         st = rvi_adapter_digest(l->generations.list[before].adapter, digest, t->err);
     if (st) return st;

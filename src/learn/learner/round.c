@@ -1,4 +1,5 @@
-/* A round: a group of corrections that wait becomes an adapter, which becomes a generation.
+/* A round: what waits, a group of corrections or all pairs, becomes an adapter, which becomes a
+ * generation.
  *
  * Texts of lessons are borrowed: they stay until the learner is reset or freed, which does not
  * happen during a round. While it trains, lessons come and go; so publishing looks again. A
@@ -14,16 +15,38 @@
 #include "learn/learner/learner_internal.h"
 #include "text/frames.h"
 
-static bool waits(const rvi_lesson *x)
+static bool is_of_pairs(const rvi_job *j)
 {
-    return rvi_lesson_answers(x) && !x->generation;
+    return j->kind == &rvi_job_trains_deep;
+}
+
+static bool is_deep(const rvi_job *j)
+{
+    return j->deep || is_of_pairs(j);
+}
+
+/* Is this what such a job trains? */
+static bool is_meant(const rvi_job *j, const rvi_lesson *x)
+{
+    return is_of_pairs(j) ? rvi_lesson_prefers(x) : rvi_lesson_answers(x);
+}
+
+static size_t count_waiting(const rvi_learner *l, bool (*is)(const rvi_lesson *x))
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->lessons.n; i++)
+        n += is(&l->lessons.list[i]) && !l->lessons.list[i].generation;
+    return n;
 }
 
 size_t rvi_learner_waiting(const rvi_learner *l)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) n += waits(&l->lessons.list[i]);
-    return n;
+    return count_waiting(l, rvi_lesson_answers);
+}
+
+size_t rvi_learner_pairs_waiting(const rvi_learner *l)
+{
+    return count_waiting(l, rvi_lesson_prefers);
 }
 
 size_t rvi_learner_standing(const rvi_learner *l)
@@ -35,10 +58,11 @@ size_t rvi_learner_standing(const rvi_learner *l)
 
 static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
+    bool pairs = is_of_pairs(j), shared = !pairs && l->o.shared;
     rv_status st = rvi_learner_own(l, err);
-    if (!st && l->o.shared) st = rvi_shared_restore(l, err); /* a round may have failed since */
+    if (!st && shared) st = rvi_shared_restore(l, err); /* a round may have failed since */
     if (st) return st;
-    size_t n = l->lessons.n + 1;
+    size_t n = l->lessons.n + 1, most = pairs ? n : (size_t)l->o.group_size;
     j->waiting = rvi_alloc_array(n, sizeof *j->waiting);
     j->old = rvi_alloc_array(n, sizeof *j->old);
     j->events = rvi_alloc_array(n, sizeof *j->events);
@@ -46,20 +70,22 @@ static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
     if (!j->waiting || !j->old || !j->events || !j->said) return rvi_nomem(err, "lessons");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        const rvi_lesson_text taught = {x->question, x->answer};
-        if (!rvi_lesson_answers(x)) continue;
-        if (x->generation && l->o.shared) {
+        const rvi_lesson_text taught = {x->question, x->answer, x->rejected};
+        if (!is_meant(j, x)) continue;
+        if (x->generation && shared) {
             j->said[j->n_old] = x->event;
             j->old[j->n_old++] = taught;
-        } else if (!x->generation && j->n_waiting < (size_t)l->o.group_size) {
+        } else if (!x->generation && j->n_waiting < most) {
             j->events[j->n_waiting] = x->event;
             j->waiting[j->n_waiting++] = taught;
         }
     }
     j->made = (rvi_generation){.number = l->generations.last_number + 1,
-                               .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
+                               .origin = pairs    ? RVI_FROM_PAIRS
+                                         : shared ? RVI_FROM_SHARED
+                                                  : RVI_FROM_GROUP,
                                .recipe = (rvi_recipe)l->o.recipe,
-                               .gated = l->o.shared || l->o.recipe == RVI_RECIPE_GATED};
+                               .gated = !pairs && (shared || l->o.recipe == RVI_RECIPE_GATED)};
     rvi_generations_name_lost(&l->generations, &j->made);
     if (j->n_waiting) {
         j->made.first = j->events[0];
@@ -79,7 +105,7 @@ static rv_status make_judge(const rvi_job *j, const rvi_learner *l, const rvi_ba
 {
     const rvi_learner_parts *p = &l->parts;
     rv_status st = RV_OK;
-    if (!(l->o.sources & (RVI_TEXTS_OWN | RVI_TEXTS_PARTS))) return RV_OK;
+    if (is_of_pairs(j) || !(l->o.sources & (RVI_TEXTS_OWN | RVI_TEXTS_PARTS))) return RV_OK;
     if (p->embedder) st = rvi_embedder_new(embedder, p->embedder, p->embedder_t, v->be, err);
     if (!st) st = rvi_recogniser_new(out, *embedder, NULL, err);
     for (size_t i = 0; !st && i < j->n_waiting + j->n_old; i++) {
@@ -92,20 +118,23 @@ static rv_status make_judge(const rvi_job *j, const rvi_learner *l, const rvi_ba
 static rv_status study(rvi_job *j, rvi_learner *l, rvi_recogniser *judge,
                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
-    const rvi_study by = {&l->o, judge, l->deep != NULL, l->digest, progress, ctx};
+    const rvi_study by = {&l->o, judge, is_deep(j), l->digest, progress, ctx};
     rvi_study_result *figures = &j->made.figures;
     rvi_params *theta = NULL;
     rv_status st;
-    if (!l->o.shared) {
-        st = rvi_study_group(&theta, &l->baseline, j->waiting, j->n_waiting, &by, figures, err);
-        if (!st) st = rvi_adapter_copy(&j->made.adapter, theta->adapter, err);
-        rvi_params_free(theta);
-        return st;
+    if (j->made.origin == RVI_FROM_SHARED) {
+        st = rvi_study_shared(&l->shared, &l->baseline, j->waiting, j->n_waiting, j->old, j->n_old,
+                              &by, figures, err);
+        if (!st) st = rvi_shared_record(&j->made, &l->shared, err);
+        return st ? st : rvi_adapter_copy(&j->made.adapter, l->shared.theta->adapter, err);
     }
-    st = rvi_study_shared(&l->shared, &l->baseline, j->waiting, j->n_waiting, j->old, j->n_old, &by,
-                          figures, err);
-    if (!st) st = rvi_shared_record(&j->made, &l->shared, err);
-    return st ? st : rvi_adapter_copy(&j->made.adapter, l->shared.theta->adapter, err);
+    st = is_of_pairs(j)
+             ? rvi_study_pairs(&theta, &l->baseline, j->waiting, j->n_waiting, j->loss, &by,
+                               figures, err)
+             : rvi_study_group(&theta, &l->baseline, j->waiting, j->n_waiting, &by, figures, err);
+    if (!st) st = rvi_adapter_copy(&j->made.adapter, theta->adapter, err);
+    rvi_params_free(theta);
+    return st;
 }
 
 /* Is this the whole answer, and nothing else? */
@@ -188,7 +217,7 @@ static rv_status train(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
     rvi_recogniser_free(judge);
     rvi_embedder_free(embedder);
     rvi_baseline_use(&l->baseline, &l->base);
-    if (!st && !l->o.no_slots) st = count_said(j, l, v, err);
+    if (!st && !is_of_pairs(j) && !l->o.no_slots) st = count_said(j, l, v, err);
     if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */
     for (size_t i = 0; !st && i < j->n_waiting; i++)
         st = rvi_generation_learn(&j->made, j->events[i], err);
@@ -209,7 +238,8 @@ static bool is_current(const rvi_job *j, const rvi_learner *l)
     }
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->event < j->made.first || x->event > j->made.last || !waits(x)) continue;
+        if (x->event < j->made.first || x->event > j->made.last || x->generation || !is_meant(j, x))
+            continue;
         if (n == j->n_waiting || j->events[n] != x->event) return false;
         n++;
     }
@@ -218,9 +248,10 @@ static bool is_current(const rvi_job *j, const rvi_learner *l)
 
 static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
 {
+    const char *note = !is_deep(j) ? NULL : j->loss == RV_LOSS_KTO ? "kto" : "dpo";
     rv_status st = rvi_learner_own(l, err); /* others may have taken something back */
     if (st || !is_current(j, l)) return st;
-    st = rvi_learner_publish_made(l, &j->made, j->file.len ? j->file.data : NULL, NULL, err);
+    st = rvi_learner_publish_made(l, &j->made, j->file.len ? j->file.data : NULL, note, NULL, err);
     if (st) return st;
     rvi_shared_save(l, &j->made);
     rvi_job_published(j);
@@ -229,3 +260,4 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
 }
 
 const rvi_job_kind rvi_job_trains = {"training", take, train, is_current, publish};
+const rvi_job_kind rvi_job_trains_deep = {"training deep", take, train, is_current, publish};

@@ -56,7 +56,7 @@ void rvi_learner_save_reading(void *ctx, rvi_kept what, uint64_t lesson, const v
 
 static rv_status recognise_one(rvi_learner *l, const rvi_lesson *x, rv_error *err)
 {
-    if (x->in_force && x->scope == RV_SCOPE_TOPIC)
+    if (rvi_lesson_answers(x) && x->scope == RV_SCOPE_TOPIC)
         return rvi_recogniser_add(l->recogniser, x->event, x->question, x->answer, err);
     rvi_recogniser_remove(l->recogniser, x->event);
     return RV_OK;

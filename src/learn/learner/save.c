@@ -126,7 +126,8 @@ rv_status rvi_learner_import(rvi_learner *l, const char *path, rvi_adaptation *o
 static double count_lessons(const rvi_learner *l, const rvi_generation *g)
 {
     size_t n = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) n += l->lessons.list[i].generation == g->number;
+    for (size_t i = 0; i < l->lessons.n; i++)
+        n += l->lessons.list[i].generation == g->number && !l->lessons.list[i].rejected;
     return (double)RVI_MAX(n, (size_t)1);
 }
 

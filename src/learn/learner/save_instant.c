@@ -23,7 +23,7 @@ typedef struct header {
     char magic[8];
     rvi_scores scores;
     int32_t since_probe, probe_due;
-    int32_t whole, unused; /* whole: with the snapshots of the adapter */
+    int32_t whole, unused; /* whole: 1, but in some of earlier versions */
     uint64_t micro_len;
 } header;
 
@@ -53,7 +53,7 @@ static void state_name(const rvi_learner *l, uint64_t event, char name[KEY])
     snprintf(name, KEY, "%s.%020llu", owner, (unsigned long long)event);
 }
 
-static rv_status write_state(rvi_learner *l, uint64_t event, bool whole, rv_error *err)
+static rv_status write_state(rvi_learner *l, uint64_t event, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     char name[KEY];
@@ -61,8 +61,8 @@ static rv_status write_state(rvi_learner *l, uint64_t event, bool whole, rv_erro
     header h = {.scores = in->scores,
                 .since_probe = in->since_probe,
                 .probe_due = in->probe_due,
-                .whole = whole};
-    rv_status st = rvi_micro_save(in->micro, !whole, &micro, err);
+                .whole = 1};
+    rv_status st = rvi_micro_save(in->micro, &micro, err);
     memcpy(h.magic, magic, sizeof magic);
     h.micro_len = micro.len;
     if (!st && !(rvi_buf_append(&out, &h, sizeof h) && rvi_buf_append(&out, micro.data, micro.len)))
@@ -90,14 +90,13 @@ static rv_status drop_oldest(rvi_learner *l, size_t n, rv_error *err)
     return RV_OK;
 }
 
-rv_status rvi_instant_save(rvi_learner *l, uint64_t event, bool whole, rv_error *err)
+rv_status rvi_instant_save(rvi_learner *l, uint64_t event, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rv_status st = RV_OK;
-    if (in->n_states && in->states[in->n_states - 1] == event)
-        return write_state(l, event, whole, err);
+    if (in->n_states && in->states[in->n_states - 1] == event) return write_state(l, event, err);
     if (in->n_states == RVI_INSTANT_STATES) st = drop_oldest(l, 1, err);
-    if (!st) st = write_state(l, event, whole, err);
+    if (!st) st = write_state(l, event, err);
     if (!st) in->states[in->n_states++] = event;
     return st;
 }
@@ -110,37 +109,35 @@ void rvi_instant_save_checked(rvi_learner *l, bool rolled_back)
     size_t n = in->n_states, newest = n - 1;
     uint64_t event = in->states[newest];
     rv_status st = rolled_back ? drop_oldest(l, newest, &why) : RV_OK;
-    if (!st) st = rvi_instant_save(l, event, true, &why);
+    if (!st) st = rvi_instant_save(l, event, &why);
     if (rvi_store_end(&l->store, st, &why)) warn(l, "the probe of scores is not saved", &why);
 }
 
-static rv_status read_state(rvi_learner *l, uint64_t event, rvi_buf *data, header *h, rv_error *err)
+static bool is_sound(const header *h, const rvi_buf *data)
 {
-    char name[KEY];
-    state_name(l, event, name);
-    data->len = 0;
-    rv_status st = rvi_pieces_get(&l->store, states, name, DIGITS, data, err);
-    if (st) return st;
-    if (data->len >= sizeof *h) memcpy(h, data->data, sizeof *h);
-    if (data->len < sizeof *h || memcmp(h->magic, magic, sizeof magic) || h->scores.n < 0 ||
-        h->micro_len != data->len - sizeof *h || h->scores.n > RVI_SCORES || h->scores.next < 0 ||
-        h->scores.next >= RVI_SCORES ||
-        !rvi_floats_sound(h->scores.last, RVI_COUNT(h->scores.last), 0))
-        return rvi_error(err, RV_E_STORAGE, "the state after event %llu is damaged",
-                         (unsigned long long)event);
-    return RV_OK;
+    return !memcmp(h->magic, magic, sizeof magic) && h->micro_len == data->len - sizeof *h &&
+           h->scores.n >= 0 && h->scores.n <= RVI_SCORES && h->scores.next >= 0 &&
+           h->scores.next < RVI_SCORES &&
+           rvi_floats_sound(h->scores.last, RVI_COUNT(h->scores.last), 0);
 }
 
-static rv_status load_state(rvi_learner *l, uint64_t event, header *h, rv_error *err)
+static rv_status load_state(rvi_learner *l, uint64_t event, rv_error *err)
 {
     rvi_instant *in = &l->instant;
+    char name[KEY];
+    header h = {0};
     rvi_buf data = {0};
-    rv_status st = read_state(l, event, &data, h, err);
-    if (!st) st = rvi_micro_load(in->micro, data.data + sizeof *h, (size_t)h->micro_len, err);
+    state_name(l, event, name);
+    rv_status st = rvi_pieces_get(&l->store, states, name, DIGITS, &data, err);
+    if (!st && data.len >= sizeof h) memcpy(&h, data.data, sizeof h);
+    if (!st && !is_sound(&h, &data))
+        st = rvi_error(err, RV_E_STORAGE, "the state after event %llu is damaged",
+                       (unsigned long long)event);
+    if (!st) st = rvi_micro_load(in->micro, data.data + sizeof h, (size_t)h.micro_len, err);
     if (!st) {
-        in->scores = h->scores;
-        in->since_probe = h->since_probe;
-        in->probe_due = h->probe_due != 0;
+        in->scores = h.scores;
+        in->since_probe = h.since_probe;
+        in->probe_due = h.probe_due != 0;
         in->state_len = RVI_MAX(in->state_len, data.len);
     }
     rvi_buf_deinit(&data);
@@ -155,11 +152,10 @@ bool rvi_instant_has_before(const rvi_learner *l, uint64_t event)
 rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err)
 {
     rvi_instant *in = &l->instant;
-    header h;
     size_t n = in->n_states;
     while (n && in->states[n - 1] >= event) n--;
     if (!n) return rvi_error(err, RV_E_LEARNING, "the state before it is no longer known");
-    rv_status st = load_state(l, in->states[n - 1], &h, err);
+    rv_status st = load_state(l, in->states[n - 1], err);
     return st ? st : rvi_instant_publish(l, err);
 }
 
@@ -182,38 +178,18 @@ static int note_state(void *ctx, rvi_bytes key, rvi_bytes record)
     return 0;
 }
 
-/* From the newest state that can be read; the adapter's snapshots are of the newest whole one. */
+/* From the newest state that can be read. */
 static rv_status load_newest(rvi_learner *l, rv_error *err)
 {
     rvi_instant *in = &l->instant;
-    header h = {0};
-    rv_status st = RV_E_NOT_FOUND;
-    while (in->n_states && st) {
+    for (; in->n_states; in->n_states--) {
         rv_error why = {0};
-        st = load_state(l, in->states[in->n_states - 1], &h, &why);
+        rv_status st = load_state(l, in->states[in->n_states - 1], &why);
         if (st == RV_E_NOMEM) return rvi_nomem(err, "state");
-        if (!st) break;
+        if (!st) return rvi_instant_publish(l, err);
         warn(l, "a score's step is left out", &why);
-        in->n_states--;
     }
-    for (size_t i = in->n_states; !st && !h.whole && i-- > 1;) {
-        header older;
-        rv_error why = {0};
-        rvi_buf data = {0};
-        st = read_state(l, in->states[i - 1], &data, &older, &why);
-        rvi_buf_deinit(&data);
-        if (st == RV_E_NOMEM) return rvi_nomem(err, "state");
-        if (st || !older.whole) {
-            st = RV_OK;
-            continue;
-        }
-        st = load_state(l, in->states[i - 1], &h, &why);
-        if (st == RV_E_NOMEM) return rvi_nomem(err, "state");
-        h.whole = 1;
-        st = load_state(l, in->states[in->n_states - 1], &older, err);
-    }
-    if (st && st != RV_E_NOT_FOUND) return st;
-    return in->n_states ? rvi_instant_publish(l, err) : RV_OK;
+    return RV_OK;
 }
 
 rv_status rvi_instant_reopen_scores(rvi_learner *l, rv_error *err)

@@ -9,6 +9,7 @@
 #include "learn/instant/vector.h"
 
 static const char name[] = "shared";
+enum { KEPT = 8 }; /* snapshots */
 
 void rvi_shared_drop(rvi_generation *g)
 {
@@ -67,9 +68,10 @@ void rvi_shared_save(const rvi_learner *l, const rvi_generation *g)
     bool ok = rvi_buf_append(&out, &n_groups, sizeof n_groups) &&
               rvi_buf_append(&out, g->theta, g->n_theta * sizeof *g->theta) &&
               rvi_buf_append(&out, g->fisher, g->n_theta * sizeof *g->fisher);
-    rv_status st = ok ? rvi_snapshot_save(l->dir, name, model, (uint64_t)g->number, out.data,
-                                          out.len, NULL, &why)
-                      : rvi_nomem(&why, "snapshot");
+    rv_status st =
+        ok ? rvi_snapshot_save(l->dir, name, (uint64_t)g->number, model, out.data, out.len, &why)
+           : rvi_nomem(&why, "snapshot");
+    if (!st && g->number > KEPT) rvi_snapshot_drop(l->dir, name, (uint64_t)(g->number - KEPT + 1));
     if (st)
         rvi_log_write(l->parts.be->log, RVI_LOG_WARN,
                       "the shared adapter will be trained anew after a restart: %s", why.text);
@@ -97,7 +99,7 @@ rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err
     rv_error why = {0};
     if (!l->dir || g->origin != RVI_FROM_SHARED) return RV_OK;
     owner(l, model);
-    rv_status st = rvi_snapshot_load(&s, l->dir, name, model, (uint64_t)g->number, &why);
+    rv_status st = rvi_snapshot_load(&s, l->dir, name, (uint64_t)g->number, model, &why);
     if (st) return st == RV_E_NOMEM ? rvi_nomem(err, "snapshot") : RV_OK;
     st = read_snapshot(g, &s, err);
     rvi_snapshot_close(&s);

@@ -33,6 +33,7 @@ void rvi_lesson_deinit(rvi_lesson *x)
 {
     rvi_free(x->question);
     rvi_free(x->answer);
+    rvi_free(x->rejected);
     rvi_ids_deinit(&x->spoken);
 }
 
@@ -64,14 +65,31 @@ rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, rvi_text quest
     return st;
 }
 
+rv_status rvi_lesson_init_pair(rvi_lesson *x, rvi_text question, rvi_text chosen, rvi_text rejected,
+                               rv_error *err)
+{
+    *x = (rvi_lesson){.in_force = true,
+                      .question = rvi_text_copy(question),
+                      .answer = rvi_text_copy(chosen),
+                      .rejected = rvi_text_copy(rejected)};
+    if (x->question && x->answer && x->rejected) return RV_OK;
+    rvi_lesson_deinit(x);
+    return rvi_nomem(err, "lessons");
+}
+
 bool rvi_lesson_answers(const rvi_lesson *x)
 {
-    return x->in_force && x->scope != RV_SCOPE_ALWAYS;
+    return x->in_force && !x->rejected && x->scope != RV_SCOPE_ALWAYS;
 }
 
 bool rvi_lesson_instructs(const rvi_lesson *x)
 {
     return x->in_force && x->scope == RV_SCOPE_ALWAYS;
+}
+
+bool rvi_lesson_prefers(const rvi_lesson *x)
+{
+    return x->in_force && x->rejected;
 }
 
 static void end(rvi_lesson *x, uint64_t by)
@@ -89,13 +107,17 @@ rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err)
                : rvi_nomem(err, "lessons");
 }
 
+static bool replaces(const rvi_lesson *x, const rvi_lesson *old)
+{
+    return old->in_force && !x->rejected && !old->rejected &&
+           rvi_lesson_answers(old) == rvi_lesson_answers(x) &&
+           rvi_question_may_be(old->key, x->key) && rvi_question_same(old->question, x->question);
+}
+
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (l->list[i].in_force && rvi_lesson_answers(&l->list[i]) == rvi_lesson_answers(x) &&
-            rvi_question_may_be(l->list[i].key, x->key) &&
-            rvi_question_same(l->list[i].question, x->question))
-            end(&l->list[i], event);
+        if (replaces(x, &l->list[i])) end(&l->list[i], event);
     l->list[l->n] = *x;
     l->list[l->n++].event = event;
 }
@@ -118,6 +140,7 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
     const rvi_lesson *ended = NULL, *taken = rvi_lessons_find(l, event);
     /* where another has taken its place meanwhile, that one goes on standing */
     uint64_t later = taken && !taken->in_force ? taken->ended_by : 0;
+    if (taken && taken->rejected && taken->generation) return NULL;
     for (size_t i = 0; i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
         if (x->event == event) {
@@ -133,15 +156,14 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
 
 rv_status rvi_lessons_forget(rvi_lessons *l, const rvi_feedback *f, int *n, rv_error *err)
 {
-    const rvi_text text = f->note;
     rv_status st = RV_OK;
+    *n = 0;
     for (size_t i = 0; !st && i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
+        const char *texts[] = {x->question, x->answer, x->rejected};
         bool in = x->event == f->target;
-        if (!f->target)
-            st = rvi_words_contain(&in, x->question, strlen(x->question), text.data, text.len, err);
-        if (!st && !f->target && !in)
-            st = rvi_words_contain(&in, x->answer, strlen(x->answer), text.data, text.len, err);
+        for (size_t k = 0; !st && !in && !f->target && k < RVI_COUNT(texts) && texts[k]; k++)
+            st = rvi_words_contain(&in, texts[k], strlen(texts[k]), f->note.data, f->note.len, err);
         if (!in) continue;
         *n += x->in_force;
         x->forgotten = true;
@@ -157,7 +179,10 @@ static rv_status apply_correction(rvi_lessons *l, const rvi_feedback *f, const r
 {
     rvi_lesson x;
     rv_status st = rvi_lessons_reserve(l, err);
-    if (!st) st = rvi_lesson_init(&x, v, f->question, f->corrected, f->scope, err);
+    if (!st)
+        st = rvi_text_is(f->note, "preference")
+                 ? rvi_lesson_init_pair(&x, f->question, f->corrected, f->given, err)
+                 : rvi_lesson_init(&x, v, f->question, f->corrected, f->scope, err);
     if (!st) rvi_lessons_add(l, &x, f->seq);
     return st == RV_E_TOO_LONG ? RV_OK : st; /* of an earlier version: all else is still learned */
 }
@@ -165,10 +190,13 @@ static rv_status apply_correction(rvi_lessons *l, const rvi_feedback *f, const r
 rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
                             rv_error *err)
 {
-    if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_lessons_take_back(l, f->target, f->seq);
-    if (f->kind == RVI_FEEDBACK_CORRECTION && !rvi_text_is(f->note, "preference"))
-        return apply_correction(l, f, v, err);
-    return RV_OK;
+    int n;
+    switch (f->kind) {
+    case RVI_FEEDBACK_CORRECTION: return apply_correction(l, f, v, err);
+    case RVI_FEEDBACK_UNDO: (void)rvi_lessons_take_back(l, f->target, f->seq); return RV_OK;
+    case RVI_FEEDBACK_FORGET: return rvi_lessons_forget(l, f, &n, err);
+    default: return RV_OK;
+    }
 }
 
 void rvi_lessons_deinit(rvi_lessons *l)

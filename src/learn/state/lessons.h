@@ -1,10 +1,12 @@
-/* lessons.h - corrections: a question and the answer it should have had, as they were given.
+/* lessons.h - what was taught. A correction: a question and the answer it should have had, as they
+ * were given. A pair: of two answers the one that was preferred.
  *
  * Of the corrections of one question the newest stands; the others are kept, and stand again when
- * what ended them is taken back. Nothing is ever removed, so that the log and the list agree.
+ * what ended them is taken back. Nothing is ever removed, so that the log and the list agree, and
+ * texts may be borrowed by whoever trains.
  *
- * One of scope always is an instruction: its answer stands before every chat, and for its question
- * too. It is not spoken, and goes into no weights. */
+ * A correction of scope always is an instruction: its answer stands before every chat, and for its
+ * question too. It is not spoken, and goes into no weights. A pair only goes into weights. */
 #ifndef RVI_LEARN_STATE_LESSONS_H
 #define RVI_LEARN_STATE_LESSONS_H
 
@@ -24,8 +26,9 @@ typedef struct rvi_lesson {
     uint64_t event;
     rv_scope scope;
     char *question, *answer;
-    uint64_t key;   /* of the question */
-    rvi_ids spoken; /* the answer's tokens, ended; of an instruction none */
+    char *rejected; /* of a pair: the other answer; NULL: it is none */
+    uint64_t key;   /* of a correction's question */
+    rvi_ids spoken; /* the answer's tokens, ended; of instructions and pairs none */
     int generation; /* that holds it; 0: it waits */
     bool in_force;
     uint64_t ended_by; /* the event after which it is no longer in force, */
@@ -41,23 +44,28 @@ typedef struct rvi_lessons { /* {0} is empty */
  * RV_E_INVALID: the answer is empty. RV_E_TOO_LONG: it has more tokens than can be spoken. */
 rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, rvi_text question,
                           rvi_text answer, rv_scope scope, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_lesson_init_pair(rvi_lesson *x, rvi_text question, rvi_text chosen, rvi_text rejected,
+                               rv_error *err) RVI_MUST_CHECK;
 void rvi_lesson_deinit(rvi_lesson *x);
-bool rvi_lesson_answers(const rvi_lesson *x);   /* in force, and no instruction */
-bool rvi_lesson_instructs(const rvi_lesson *x); /* in force, and one */
+/* In force, and a correction that is spoken, an instruction, a pair. */
+bool rvi_lesson_answers(const rvi_lesson *x);
+bool rvi_lesson_instructs(const rvi_lesson *x);
+bool rvi_lesson_prefers(const rvi_lesson *x);
 
 /* Room for one more, so that the next cannot fail: before it is logged. */
 rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err) RVI_MUST_CHECK;
-/* Takes x; it stands, and no other of the same question (or instruction of the same words). */
+/* Takes x; it stands, and no other correction of the same question (or instruction of the same
+ * words). */
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event);
 rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
 /* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
- * not stand. */
+ * not stand, or is a pair that an adapter was made of. */
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
-/* The one that the event names, or all with its text in their question or answer, end, those that
- * did not stand any more too; *n: becomes so many more as stood. */
+/* The one that the event names, or all with its text in their question or answers, end, those that
+ * did not stand any more too; *n: so many stood. */
 rv_status rvi_lessons_forget(rvi_lessons *l, const rvi_feedback *f, int *n,
                              rv_error *err) RVI_MUST_CHECK;
-/* An event of the log as it was when it came; forgetting is left to the learner. */
+/* An event of the log as it was when it came. */
 rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
                             rv_error *err) RVI_MUST_CHECK;
 void rvi_lessons_deinit(rvi_lessons *l);
