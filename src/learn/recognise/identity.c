@@ -1,7 +1,5 @@
 #include "learn/recognise/identity.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -9,21 +7,21 @@
 #include "text/chars.h"
 #include "text/unicode.h"
 
-enum { MOST = 96 }; /* bytes of the longest question */
+enum { MOST = 200 }; /* bytes of the longest question, its marks apart from their letters */
 
-/* A text a language: in lower case, one space between words, without marks. */
+/* A text a language: in lower case, one space between words, without punctuation. */
 static const char *const questions[] = {
     "|who are you|who r u|who are u|who exactly are you|what is your name|what s your name|"
-    "whats your name|whats ur name|your name|your name please|tell me your name|"
+    "whats your name|whats ur name|your name|tell me your name|"
     "tell me who you are|say your name|what are you called|how are you called|"
     "what should i call you|what can i call you|what do i call you|what shall i call you|"
     "do you have a name|have you got a name|may i ask your name|may i know your name|"
     "who am i talking to|who am i speaking to|who am i speaking with|introduce yourself|"
-    "please introduce yourself|could you introduce yourself|can you introduce yourself|",
+    "could you introduce yourself|can you introduce yourself|",
     "|wer bist du|wie heißt du|wie heisst du|wie ist dein name|was ist dein name|"
     "wie lautet dein name|dein name|sag mir deinen namen|nenn mir deinen namen|"
     "sag mir wer du bist|wie nennt man dich|wie soll ich dich nennen|hast du einen namen|"
-    "mit wem spreche ich|mit wem rede ich|stell dich vor|stell dich bitte vor|"
+    "mit wem spreche ich|mit wem rede ich|stell dich vor|"
     "stelle dich vor|kannst du dich vorstellen|",
     "|quién eres|quien eres|quién es usted|quien es usted|cómo te llamas|como te llamas|"
     "cómo se llama usted|como se llama usted|cuál es tu nombre|cual es tu nombre|tu nombre|"
@@ -59,39 +57,77 @@ static const char *const questions[] = {
     "何と呼べばいいですか|自己紹介して|自己紹介してください|",
     "|你是谁|您是谁|你是誰|你叫什么|你叫什么名字|你叫什麼名字|您叫什么名字|你的名字是什么|"
     "你的名字是什麼|你的名字叫什么|你的名字|你名字是什么|你名字叫什么|告诉我你的名字|"
-    "告诉我你是谁|请问你是谁|请问你叫什么名字|您怎么称呼|怎么称呼你|怎么称呼您|"
+    "告诉我你是谁|您怎么称呼|怎么称呼你|怎么称呼您|"
     "我该怎么称呼你|我怎么称呼你|你有名字吗|我在和谁说话|我在跟谁说话|介绍一下你自己|"
-    "请介绍一下你自己|自我介绍一下|请自我介绍|做个自我介绍|",
+    "自我介绍一下|自我介绍|做个自我介绍|",
     "|너는 누구야|넌 누구야|누구세요|당신은 누구입니까|당신은 누구세요|너 이름이 뭐야|"
     "네 이름이 뭐야|네 이름은 뭐야|이름이 뭐야|이름이 뭐예요|이름이 무엇입니까|"
     "당신의 이름은 무엇입니까|당신의 이름은 무엇인가요|이름을 알려줘|이름을 말해줘|"
     "뭐라고 불러야 해|뭐라고 부르면 돼|자기소개 해줘|자기소개해줘|자기소개 해주세요|",
 };
 
-/* "|a text as they are|"; false: it is too long to be one. */
-static bool simplify(char out[MOST + 8], const char *text, size_t len)
+/* What such a question may have beside its words, at the end or anywhere else. */
+static const char *const courtesies[RVI_COUNT(questions)] = {
+    "| please|please |",
+    "| bitte|bitte |",
+    "| por favor|por favor |",
+    "| s il te plaît|s il te plaît | s il vous plaît|s il vous plaît |",
+    "| per favore|per favore |",
+    "| por favor|por favor |",
+    "| alsjeblieft|alsjeblieft | alstublieft|alstublieft |",
+    "| пожалуйста|пожалуйста |",
+    "|すみませんが |すみません |",
+    "|请问|请|",
+    "| 좀|",
+};
+
+/* "|a text as they are|" */
+static rv_status simplify(rvi_buf *out, const char *text, size_t len, rv_error *err)
 {
-    size_t n = 1;
-    out[0] = '|';
-    for (size_t i = 0, used; i < len && n < MOST; i += used) {
+    rvi_buf plain = {0};
+    char bytes[4];
+    for (size_t i = 0, used; i < len; i += used) {
         uint32_t c;
         used = rvi_utf8_decode(text + i, len - i, &c, NULL);
-        if (rvi_char_alnum(c))
-            n += rvi_utf8_encode(rvi_unicode_to_lower(c), out + n);
-        else if (n > 1 && out[n - 1] != ' ')
-            out[n++] = ' ';
+        if (rvi_char_alnum(c) || rvi_unicode_combining_class(c))
+            rvi_buf_append(&plain, bytes, rvi_utf8_encode(rvi_unicode_to_lower(c), bytes));
+        else if (plain.len && plain.data[plain.len - 1] != ' ')
+            rvi_buf_putc(&plain, ' ');
     }
-    bool fits = n > 1 && n < MOST;
-    if (out[n - 1] == ' ') n--;
-    memcpy(out + n, "|", 2);
-    return fits;
+    while (plain.len && plain.data[plain.len - 1] == ' ') plain.len--;
+    rvi_buf_putc(out, '|');
+    rv_status st = plain.failed ? rvi_nomem(err, "question") : RV_OK;
+    if (!st) st = rvi_unicode_normalize(RVI_NFC, plain.data, plain.len, out, err);
+    if (!st && !rvi_buf_puts(out, "|")) st = rvi_nomem(err, "question");
+    rvi_buf_deinit(&plain);
+    return st;
 }
 
-int rvi_identity_asked(const char *text, size_t len)
+/* Whatever is left must be a whole question of the table, so nothing else is lost by chance. */
+static void take_out(char *text, const char *these)
 {
-    char plain[MOST + 8];
-    if (!simplify(plain, text, len)) return 0;
-    for (size_t i = 0; i < RVI_COUNT(questions); i++)
-        if (strstr(questions[i], plain)) return (int)i + 1;
-    return 0;
+    char one[64], *at = NULL;
+    for (size_t n; !at && (n = strcspn(++these, "|")) > 0; these += n) {
+        memcpy(one, these, n);
+        one[n] = 0;
+        at = strstr(text, one);
+        if (at) memmove(at, at + n, strlen(at + n) + 1);
+    }
+}
+
+rv_status rvi_identity_asked(const char *text, size_t len, int *out, rv_error *err)
+{
+    rvi_buf plain = {0};
+    char bare[MOST];
+    *out = 0;
+    if (len >= MOST) return RV_OK;
+    rv_status st = simplify(&plain, text, len, err);
+    bool fits = !st && plain.len > 2 && plain.len < MOST;
+    for (size_t i = 0; fits && !*out && i < RVI_COUNT(questions); i++) {
+        memcpy(bare, plain.data, plain.len + 1);
+        take_out(bare, courtesies[i]);
+        if (bare[1] != '|' && strstr(questions[i], bare)) *out = (int)i + 1;
+    }
+    rvi_buf_deinit(&plain);
+    return st;
 }

@@ -6,10 +6,11 @@
 #ifndef RVI_LEARN_RECOGNISE_IDENTITY_H
 #define RVI_LEARN_RECOGNISE_IDENTITY_H
 
-#include <stddef.h>
+#include "base/error.h"
 
-/* Names the language in which this text, whatever its case and punctuation, is such a question;
- * 0: it is none. Texts are a stranger's: any bytes. */
-int rvi_identity_asked(const char *text, size_t len);
+/* *out names the language in which this text, whatever its case, its punctuation, a "please" in it
+ * and how its marks are encoded, is such a question; 0: it is none. Texts are a stranger's: any
+ * bytes. */
+rv_status rvi_identity_asked(const char *text, size_t len, int *out, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -163,6 +163,7 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
         .question = rvi_text_copy(rvi_text_of(question)),
         .answer = rvi_text_copy((rvi_text){answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES)})};
     rv_status st = x.question && x.answer ? find_about(&x, err) : rvi_nomem(err, "lessons");
+    if (!st) st = rvi_identity_asked(question, strlen(question), &x.identity, err);
     if (st) {
         free_lesson(&x);
         return st;
@@ -170,7 +171,6 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
     const char *bare = x.question;
     x.begins_apart =
         rvi_sentence_trim(&bare, strlen(x.question), CLAUSE_BYTES) && bare > x.question;
-    x.identity = rvi_identity_asked(x.question, strlen(x.question));
     size_t at = r->n++;
     for (; at > 0 && r->lessons[at - 1].number > number; at--) {
         r->lessons[at] = r->lessons[at - 1];
@@ -567,11 +567,13 @@ static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const
 
 /* Who one is may be asked in words that have nothing in common. Of several such lessons the one
  * that the judge finds likeliest, though not likely enough. */
-static void ask_identity(const rvi_recogniser *r, const part *p, rvi_recognised *out, size_t max,
-                         size_t *n)
+static rv_status ask_identity(const rvi_recogniser *r, const part *p, rvi_recognised *out,
+                              size_t max, size_t *n, rv_error *err)
 {
-    int language = *n && out[0].sure ? 0 : rvi_identity_asked(p->text, p->len);
+    int language = 0;
     rvi_recognised best = {0};
+    if (*n && out[0].sure) return RV_OK;
+    rv_status st = rvi_identity_asked(p->text, p->len, &language, err);
     for (size_t i = 0; language && i < r->n; i++) {
         if (r->lessons[i].identity != language) continue;
         rvi_recognised one = {.lesson = r->lessons[i].number};
@@ -579,10 +581,11 @@ static void ask_identity(const rvi_recogniser *r, const part *p, rvi_recognised 
             if (out[k].lesson == one.lesson) one.probability = out[k].probability;
         if (!best.lesson || comes_first(&one, &best)) best = one;
     }
-    if (!best.lesson) return;
+    if (!best.lesson) return st;
     best.probability = IDENTITY;
     best.sure = best.listed = true;
     put_in(&best, out, max, n);
+    return RV_OK;
 }
 
 /* Adds the lessons that this part of a request may ask for to the likeliest so far. */
@@ -658,7 +661,7 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     if (n_bare < end) st = ask_same(r, request, end, out, max, n, err);
     part p = {request, bare, end, n_bare, false};
     if (!st && !*n) st = ask_part(r, &p, out, max, n, err);
-    if (!st) ask_identity(r, &p, out, max, n);
+    if (!st) st = ask_identity(r, &p, out, max, n, err);
     bool sure = !st && *n && out[0].sure;
     p = (part){request, asking, end, n_asking, asking > sentence};
     if (!st && n_asking && n_asking < n_bare && !sure) st = ask_part(r, &p, out, max, n, err);
