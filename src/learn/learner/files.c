@@ -5,8 +5,8 @@
  *
  * A generation is read when it is first used, and compared then with what the log says of it: an
  * old state may have many that are out of use. What was forgotten is erased with every generation
- * that learned it, from the store and from the directory. Each process erases its own copies when
- * it learns of the forgetting. */
+ * that learned it, from the store and from the directory; the table "erased" says so to those who
+ * find no file. Each process erases its own copies when it learns of the forgetting. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,9 +18,10 @@
 #include "learn/journal/snapshot.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
+#include "learn/journal/list.h"
 
 enum { KEY = RVI_STORE_MAX_KEY, NUMBER = 10, DIGITS = 6, HEAD = 8 + RVI_SHA256_LEN };
-static const char table[] = "adapter";
+static const char table[] = "adapter", erased[] = "erased";
 static const uint64_t most = (uint64_t)4 << 30; /* bytes of a file */
 
 /* Of its head; with a piece's number behind it, of a piece. */
@@ -28,6 +29,11 @@ static const char *key_of(int number, char key[KEY])
 {
     snprintf(key, KEY, "%010d", number);
     return key;
+}
+
+static size_t erased_key(const rvi_learner *l, int number, char key[KEY])
+{
+    return (size_t)snprintf(key, KEY, "%010d.%.200s", number, l->user);
 }
 
 static void make_head(const void *data, size_t len, uint8_t head[HEAD])
@@ -86,7 +92,66 @@ rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rv
     return st;
 }
 
-/* ---- what the log says of them ---- */
+/* ---- finding ---- */
+
+typedef struct named {
+    rvi_learner *l;
+    uint64_t last;
+    bool failed;
+} named;
+
+static int note_generation(void *ctx, const rvi_feedback *f)
+{
+    named *x = ctx;
+    rvi_learner *l = x->l;
+    x->last = f->seq;
+    if ((f->kind != RVI_FEEDBACK_PUBLISH && f->kind != RVI_FEEDBACK_IMPORT &&
+         f->kind != RVI_FEEDBACK_MERGE) ||
+        !rvi_text_is(f->user, l->user) || f->generation >= INT32_MAX)
+        return 0;
+    rvi_absent *at = rvi_list_room((void **)&l->absent, l->n_absent, &l->cap_absent, sizeof *at);
+    x->failed = !at;
+    if (at) l->absent[l->n_absent++].number = (int)f->generation;
+    return x->failed;
+}
+
+/* What is neither here nor in the store is erased, or it is gone. */
+static rv_status find_file(rvi_learner *l, rvi_absent *x, bool *found, rv_error *err)
+{
+    char key[KEY];
+    uint8_t head[HEAD];
+    uint64_t len;
+    rvi_buf path = {0}, mark = {0};
+    rv_status st = rvi_learner_generation_file(l, x->number, &path, err);
+    *found = !st && rvi_os_stat(path.data, NULL) == RVI_OS_FILE;
+    if (!st && !*found && rvi_learner_shares(l))
+        st = get_head(l, x->number, head, &len, found, err);
+    if (!st && !*found)
+        st = rvi_store_get(&l->store, erased, key, erased_key(l, x->number, key), &mark, &x->erased,
+                           err);
+    rvi_buf_deinit(&path);
+    rvi_buf_deinit(&mark);
+    return st;
+}
+
+rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last, rv_error *err)
+{
+    named x = {.l = l, .last = from - 1};
+    *last = UINT64_MAX;
+    l->n_absent = 0;
+    if (!l->dir) return RV_OK;
+    rv_status st = rvi_feedback_read(&l->store, from, note_generation, &x, err);
+    if (!st && x.failed) st = rvi_nomem(err, "generations");
+    size_t n = 0;
+    for (size_t i = 0; !st && i < l->n_absent; i++) {
+        bool found;
+        st = find_file(l, &l->absent[i], &found, err);
+        if (!found) l->absent[n++] = l->absent[i];
+    }
+    l->n_absent = n;
+    *last = x.last;
+    return st;
+}
 
 /* Others may have those that the publisher of a generation had lost, and must not go on with them:
  * whatever waited for it waits for them, too. So the log is applied alike by all. */
@@ -107,6 +172,7 @@ void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f)
     }
 }
 
+/* An adapter whose file is gone is left out, and what it held waits again: nothing is lost. */
 rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     if (f->generation >= INT32_MAX) return RV_OK; /* nobody has made so many */
@@ -117,6 +183,14 @@ rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f, rv
                         .first = f->first,
                         .last = f->last,
                         .n_parents = RVI_MIN(f->n_parents, (size_t)RVI_GENERATION_PARENTS)};
+    for (size_t i = 0; i < l->n_absent; i++)
+        if (l->absent[i].number == g.number) {
+            g.erased = g.wiped = l->absent[i].erased;
+            g.lost = !g.erased;
+            if (g.lost)
+                rvi_log_write(l->parts.be->log, RVI_LOG_WARN,
+                              "generation %d is left out: its file is gone", g.number);
+        }
     for (size_t i = 0; i < g.n_parents; i++)
         g.parents[i] = (int)RVI_MIN(f->parents[i], (uint64_t)INT32_MAX);
     rvi_recipe_read(&g, f->recipe);
@@ -174,6 +248,22 @@ static rv_status fetch(rvi_learner *l, int number, const char *path, rv_error *e
     return st;
 }
 
+/* One that was made before the store was shared is only here. What fails is tried again when it is
+ * opened again. */
+static void give(rvi_learner *l, int number, const char *path)
+{
+    rvi_blob b = {0};
+    uint8_t head[HEAD];
+    uint64_t len;
+    bool found;
+    if (get_head(l, number, head, &len, &found, NULL) || found || rvi_blob_open(&b, path, NULL))
+        return;
+    rv_status st = rvi_store_begin(&l->store, false, NULL);
+    if (!st) st = rvi_store_end(&l->store, put_file(l, number, &b, NULL), NULL);
+    (void)st;
+    rvi_blob_close(&b);
+}
+
 /* The adapter of the file, if that is the one the log names. */
 static rv_status load(const rvi_learner *l, rvi_generation *g, const char *path, rv_error *err)
 {
@@ -219,6 +309,7 @@ static rv_status read_adapter(rvi_learner *l, rvi_generation *g, bool *out_of_re
         if (shares && (st = fetch(l, g->number, path.data, err))) *out_of_reach = true;
         if (!*out_of_reach && (shares || !g->digest[0])) st = load(l, g, path.data, err);
     }
+    if (!st && shares) give(l, g->number, path.data);
     if (!st && g->origin != RVI_FROM_FILE) read_provenance(g);
     if (!st) st = rvi_shared_load(l, g, err);
     rvi_buf_deinit(&path);
@@ -243,10 +334,10 @@ rv_status rvi_learner_need_adapter(rvi_learner *l, int number, const rvi_generat
     return st;
 }
 
-/* It is left out, and what it held waits again. A damaged file is kept under another name: whoever
- * opens the state later finds none, and sees who learned it next. One that only could not be read
- * now, for want of files or of a device, stays, and so does one that was brought here: nothing can
- * be trained in its place. */
+/* What it held waits again. A damaged file is kept under another name: whoever opens the state
+ * later finds none, and sees who learned it next. One that only could not be read now, for want of
+ * files or of a device, stays, and so does one that was brought here: nothing can be trained in its
+ * place. */
 static void lose(rvi_learner *l, rvi_generation *g, const rv_error *why)
 {
     rvi_buf path = {0}, aside = {0};
@@ -311,42 +402,20 @@ static rv_status erase_in_store(rvi_learner *l, int number, rv_error *err)
 {
     char key[KEY];
     uint8_t head[HEAD];
-    uint64_t len;
-    bool found;
-    rv_status st = get_head(l, number, head, &len, &found, err);
+    uint64_t len = 0;
+    bool found = false;
+    rv_status st = rvi_store_put(&l->store, erased, key, erased_key(l, number, key), "1", 1, err);
+    if (!st && rvi_learner_shares(l)) st = get_head(l, number, head, &len, &found, err);
     if (!found || st) return st;
     st = rvi_store_remove(&l->store, table, key_of(number, key), NUMBER, err);
     return st ? st : rvi_pieces_remove(&l->store, table, key, DIGITS, (size_t)len, err);
 }
 
-/* Neither here nor in the store, by whoever erased it. */
-static rv_status look_if_wiped(rvi_learner *l, rvi_generation *g, rv_error *err)
+static bool unerased(const rvi_learner *l)
 {
-    uint8_t head[HEAD];
-    uint64_t len;
-    bool found = false;
-    rvi_buf path = {0};
-    rv_status st = l->dir ? rvi_learner_generation_file(l, g->number, &path, err) : RV_OK;
-    if (!st && l->dir) found = rvi_os_stat(path.data, NULL) != RVI_OS_NONE;
-    if (!st && !found && rvi_learner_shares(l))
-        st = get_head(l, g->number, head, &len, &found, err);
-    g->wiped = !st && !found;
-    rvi_buf_deinit(&path);
-    return st;
-}
-
-/* Is any of them to be erased? */
-static rv_status find_unerased(rvi_learner *l, bool *any, rv_error *err)
-{
-    rv_status st = RV_OK;
-    *any = false;
-    for (size_t i = 0; !st && i < l->generations.n; i++) {
-        rvi_generation *g = &l->generations.list[i];
-        if (!g->erased || g->wiped) continue;
-        st = look_if_wiped(l, g, err);
-        *any = *any || !g->wiped;
-    }
-    return st;
+    for (size_t i = 0; i < l->generations.n; i++)
+        if (l->generations.list[i].erased && !l->generations.list[i].wiped) return true;
+    return false;
 }
 
 void rvi_learner_drop_run(const rvi_learner *l)
@@ -379,9 +448,8 @@ rv_status rvi_learner_clean(const rvi_learner *l, const char *dir, bool all, rv_
 
 static rv_status erase(rvi_learner *l, rv_error *err)
 {
-    bool shares = rvi_learner_shares(l);
-    rv_status st = shares ? rvi_store_begin(&l->store, true, err) : RV_OK;
-    for (size_t i = 0; !st && shares && i < l->generations.n; i++)
+    rv_status st = rvi_store_begin(&l->store, true, err);
+    for (size_t i = 0; !st && i < l->generations.n; i++)
         if (l->generations.list[i].erased && !l->generations.list[i].wiped)
             st = erase_in_store(l, l->generations.list[i].number, err);
     if (l->store.in_transaction) st = rvi_store_end(&l->store, st, err);
@@ -404,9 +472,7 @@ static rv_status erase_forgotten(rvi_learner *l, rv_error *err)
     }
     rvi_adapter_sets_sweep(&l->sets);
     l->unerased[0] = 0;
-    bool any;
-    rv_status st = find_unerased(l, &any, &why);
-    if (!st && any) st = erase(l, &why);
+    rv_status st = unerased(l) ? erase(l, &why) : RV_OK;
     if (!st) return RV_OK;
     snprintf(l->unerased, sizeof l->unerased, "%s", why.text);
     if (st == RV_E_NOMEM) return rvi_nomem(err, "erasing");

@@ -33,6 +33,7 @@ bool rvi_learner_shares(const rvi_learner *l)
 
 typedef struct reader {
     rvi_learner *l;
+    uint64_t last; /* up to this event */
     rv_status st;
     rv_error *err;
 } reader;
@@ -41,6 +42,7 @@ static int apply(void *ctx, const rvi_feedback *f)
 {
     reader *r = ctx;
     rvi_learner *l = r->l;
+    if (f->seq > r->last) return 1;
     if (rvi_text_is(f->user, l->user)) {
         l->any = true;
         l->judged = l->judged || f->kind == RVI_FEEDBACK_SCORE || f->kind == RVI_FEEDBACK_UNDO;
@@ -52,8 +54,10 @@ static int apply(void *ctx, const rvi_feedback *f)
 
 rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err)
 {
+    uint64_t from = atomic_load(&l->applied) + 1;
     reader r = {.l = l, .err = err};
-    rv_status st = rvi_feedback_read(&l->store, atomic_load(&l->applied) + 1, apply, &r, err);
+    rv_status st = rvi_learner_find_files(l, from, &r.last, err);
+    if (!st && r.last >= from) st = rvi_feedback_read(&l->store, from, apply, &r, err);
     return st ? st : r.st;
 }
 

@@ -104,6 +104,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_embedder_free(l->embedder);
     rvi_base_model_deinit(&l->base);
     rvi_store_close(&l->store);
+    rvi_free(l->absent);
     rvi_free(l->dir);
     rvi_free(l->user);
     rvi_free(l);

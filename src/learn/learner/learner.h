@@ -39,6 +39,11 @@ typedef struct rvi_learner_parts { /* all borrowed */
     void *serial_ctx;
 } rvi_learner_parts;
 
+typedef struct rvi_absent { /* a generation without a file */
+    int number;
+    bool erased; /* because what it learned was forgotten */
+} rvi_absent;
+
 enum { RVI_INSTANT_STATES = 33 }; /* of the adapter of scores that are kept: 32 can be taken back */
 
 /* The instant loop: what scores change. Made when it is first needed. */
@@ -103,6 +108,8 @@ typedef struct rvi_learner {
     atomic_int repeats; /* does the model repeat what stands in its chat (repeats.c) */
     rvi_refusals refusals;
     rvi_generations generations;
+    rvi_absent *absent; /* of the events that are being applied */
+    size_t n_absent, cap_absent;
     char unerased[512];    /* why adapters of what was forgotten are still there; "": none are */
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;

@@ -119,6 +119,10 @@ rv_status rvi_learner_load_file(const rvi_learner *l, const char *path, rvi_adap
  * the file. */
 rv_status rvi_learner_log_generation(rvi_learner *l, const rvi_generation *g, rvi_feedback *f,
                                      rv_error *err) RVI_MUST_CHECK;
+/* Finds out which generations have no file, of those that the log names from this event on; *last:
+ * the last event that was looked at. */
+rv_status rvi_learner_find_files(rvi_learner *l, uint64_t from, uint64_t *last,
+                                 rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
                                        rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_lose_named(rvi_learner *l, const rvi_feedback *f); /* by a publish event */

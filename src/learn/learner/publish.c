@@ -33,6 +33,7 @@ static rv_status note_learned(const rvi_learner *l, rvi_generation *g, rv_error 
 /* That is its own from now on. */
 static void claim(rvi_learner *l, const rvi_generation *g)
 {
+    if (g->lost) return;
     for (size_t i = 0; i < l->lessons.n; i++)
         if (is_of(g, &l->lessons.list[i])) l->lessons.list[i].generation = g->number;
 }
