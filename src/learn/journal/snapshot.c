@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "base/os.h"
 
-/* The header, little-endian: magic[8], u32 version, u32 header length, u64 number, u64 of which
- * nothing is read, u64 length, what it belongs to [32], zeros up to SUM_AT, sha256[32] over all of
+/* The header, little-endian: magic[8], u32 version, u32 header length, u64 number, u64 0 (in those
+ * of earlier versions the generation, which is the number now), u64 length, what it belongs to [32], zeros up to SUM_AT, sha256[32] over all of
  * that, the name and the contents. */
 enum { VERSION = 1, HEADER = 128, OF_AT = 40, SUM_AT = HEADER - RVI_SHA256_LEN };
 static const uint8_t magic[8] = {'r', 'v', 's', 'n', 'a', 'p', '\n', 0x1A};
@@ -130,10 +130,11 @@ static bool is_whole(const rvi_blob *b, const char *name, uint64_t number)
     const uint8_t *start = rvi_cursor_take(&c, sizeof magic);
     uint32_t version = rvi_cursor_u32(&c), header = rvi_cursor_u32(&c);
     uint64_t own = rvi_cursor_u64(&c);
-    (void)rvi_cursor_u64(&c);
+    uint64_t generation = rvi_cursor_u64(&c);
     uint64_t len = rvi_cursor_u64(&c);
     if (b->len < HEADER || memcmp(start, magic, sizeof magic) || version != VERSION ||
-        header != HEADER || own != number || len != b->len - HEADER)
+        header != HEADER || own != number || (generation && generation != number) ||
+        len != b->len - HEADER)
         return false;
     sum(right, b->data, name, b->data + HEADER, (size_t)len);
     return !memcmp(right, b->data + SUM_AT, sizeof right);
