@@ -1,6 +1,6 @@
-/* The background thread of a learner: calibrates once something was taught, then trains whatever
- * waits, group after group; when nobody has asked anything for a while and enough pairs have
- * gathered, those too (deep.c). Between calls it does what judgements left to do, and prepares for
+/* The background thread of a learner: once something was taught it finds out whether the model
+ * repeats its chats, calibrates, then trains whatever waits, group after group; when nobody has asked
+ * anything for a while and enough pairs have gathered, those too. Between calls it does what judgements left to do, and prepares for
  * those that may come. A learner that was taught nothing computes nothing.
  *
  * It is two threads. One, of ordinary priority, waits and has the short parts to itself that need

@@ -228,18 +228,20 @@ const char *rvi_api_message_text(const rvi_json *message, rvi_arena *arena)
     return joined;
 }
 
-/* Did a lesson speak in this turn, the i-th message and the next? */
+/* Did a lesson speak in this turn, the i-th message and the next, which is all of it? */
 static rv_status is_spoken(const rv_learner *l, const rvi_json *messages, size_t i,
                            rvi_arena *arena, bool *out, rv_error *err)
 {
-    const rvi_json *next = rvi_json_at(messages, i + 1);
+    const rvi_json *user = rvi_json_at(messages, i), *model = rvi_json_at(messages, i + 1);
     *out = false;
-    if (!rvi_api_message_is(rvi_json_at(messages, i), "user") ||
-        !rvi_api_message_is(next, "assistant"))
+    if (!rvi_api_message_is(user, "user") || !rvi_api_message_is(model, "assistant") ||
+        !rvi_api_message_is(rvi_json_at(messages, i + 2), "user") ||
+        rvi_json_count(rvi_json_get(model, "tool_calls")))
         return RV_OK;
-    const char *text = rvi_api_message_text(next, arena);
-    *out = text && rvi_learner_leaves_out(l->l, text);
-    return text ? RV_OK : rvi_nomem(err, "chat");
+    const char *request = rvi_api_message_text(user, arena),
+               *answer = rvi_api_message_text(model, arena);
+    *out = request && answer && rvi_learner_leaves_out(l->l, request, answer);
+    return request && answer ? RV_OK : rvi_nomem(err, "chat");
 }
 
 /* The chat as a model reads it that would repeat what it was taught, whatever is asked: without

@@ -20,13 +20,13 @@ void rvi_learner_reset(rvi_learner *l)
     rvi_free(l->generations.list);
     l->generations = (rvi_generations){.last_number = l->generations.last_number};
     rvi_history_deinit(&l->history);
-    rvi_lessons_deinit(&l->lessons);
     rvi_lock_take(l->instructing);
     rvi_buf_deinit(&l->instructions);
     rvi_free(l->answers);
     l->answers = NULL;
     l->n_answers = l->cap_answers = 0;
     rvi_lock_give(l->instructing);
+    rvi_lessons_deinit(&l->lessons);
     rvi_refusals_deinit(&l->refusals);
     rvi_shared_deinit(&l->shared);
     rvi_instant_deinit(l);

@@ -80,6 +80,11 @@ void rvi_doing_report(rvi_doing *d, const char *stage, int done, int total);
 /* Seconds until the stage ends, if it goes on as it went; negative: nobody knows. */
 double rvi_doing_remaining(const rvi_doing *d);
 
+typedef struct rvi_taught {
+    uint64_t key;         /* of the answer; 0: it is not spoken */
+    const char *question; /* the lesson's own */
+} rvi_taught;
+
 typedef struct rvi_learner {
     rvi_learner_parts parts;
     rvi_learner_options o; /* whole; texts are copies */
@@ -103,7 +108,7 @@ typedef struct rvi_learner {
     rvi_lessons lessons;
     rvi_buf instructions;  /* lessons of scope always, a line each */
     rvi_lock *instructing; /* guards it, and these: requests of a service look on any thread */
-    uint64_t *answers;     /* keys of what was taught, lesson by lesson; 0: it is not spoken */
+    rvi_taught *answers;   /* lesson by lesson */
     size_t n_answers, cap_answers;
     atomic_int repeats; /* does the model repeat what stands in its chat (repeats.c) */
     rvi_refusals refusals;
@@ -210,9 +215,9 @@ rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptat
 /* Appends what stands before every chat: lessons of scope always, a line each. */
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out,
                                    rv_error *err) RVI_MUST_CHECK;
-/* Was that taught, to a model that would repeat it if the turn stood in a later prompt? Any
- * thread. */
-bool rvi_learner_leaves_out(const rvi_learner *l, const char *answer);
+/* Was the answer taught, and the request may have asked for it, of a model that would repeat it if
+ * this turn stood in a later prompt? Any thread. */
+bool rvi_learner_leaves_out(const rvi_learner *l, const char *request, const char *answer);
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;

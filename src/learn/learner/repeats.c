@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/consolidate/words.h"
 #include "learn/journal/text.h"
 #include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
@@ -30,11 +31,12 @@ rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
     rvi_lock_take(l->instructing);
     if (l->n_answers > l->lessons.n) l->n_answers = 0; /* it was reset */
     while (!st && l->n_answers < l->lessons.n) {
-        uint64_t *to =
+        rvi_taught *to =
             rvi_list_room((void **)&l->answers, l->n_answers, &l->cap_answers, sizeof *to);
         const rvi_lesson *x = &l->lessons.list[l->n_answers];
+        bool spoken = !x->rejected && x->scope != RV_SCOPE_ALWAYS;
         if (to)
-            *to = x->rejected || x->scope == RV_SCOPE_ALWAYS ? 0 : key_of(x->answer);
+            *to = (rvi_taught){spoken ? key_of(x->answer) : 0, x->question};
         else
             st = rvi_nomem(err, "answers");
         l->n_answers += to != NULL;
@@ -43,12 +45,29 @@ rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
     return st;
 }
 
-bool rvi_learner_leaves_out(const rvi_learner *l, const char *answer)
+/* Has the question a word of the request's that is not as short as those of all questions? */
+static bool shares_word(const char *question, const char *request)
 {
-    uint64_t key = atomic_load(&l->repeats) == NEVER ? 0 : key_of(answer);
+    enum { SHORT = 3 };
+    static const char space[] = " \t\r\n?!.,";
     bool found = false;
+    for (const char *w = request; !found && *(w += strspn(w, space)); w += strcspn(w, space)) {
+        size_t len = strcspn(w, space);
+        if (len > SHORT && rvi_words_contain(&found, question, strlen(question), w, len, NULL))
+            return false;
+    }
+    return found;
+}
+
+/* A short answer may be the model's own to anything. */
+bool rvi_learner_leaves_out(const rvi_learner *l, const char *request, const char *answer)
+{
+    enum { LONG = 16 };
+    uint64_t key = atomic_load(&l->repeats) == NEVER ? 0 : key_of(answer);
+    bool found = false, own = strlen(answer) >= LONG;
     rvi_lock_take(l->instructing);
-    for (size_t i = 0; key && i < l->n_answers && !found; i++) found = l->answers[i] == key;
+    for (size_t i = 0; key && i < l->n_answers && !found; i++)
+        found = l->answers[i].key == key && (own || shares_word(l->answers[i].question, request));
     rvi_lock_give(l->instructing);
     return found;
 }
@@ -107,7 +126,8 @@ static rv_status count_repeated(rvi_job *j, const rvi_base_model *v, const rvi_r
         rvi_buf text = {0};
         st = rvi_base_model_decode(v, all[i].answer.data, all[i].answer.len, &text, err);
         size_t len = strlen(chats[i].answer) - 1; /* with or without its full stop */
-        j->n_repeated += !st && text.len >= len && !memcmp(text.data, chats[i].answer, len);
+        rvi_text said = rvi_text_trim((rvi_text){text.data, text.len});
+        j->n_repeated += !st && said.len >= len && !memcmp(said.data, chats[i].answer, len);
         rvi_buf_deinit(&text);
     }
     return st;
@@ -128,6 +148,7 @@ static rv_status listen(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
     }
     if (st == RV_E_TOKENIZATION) { /* its template has no place for earlier turns */
         rvi_requests_free(all, N_CHATS);
+        j->n_repeated = -1;
         return RV_OK;
     }
     if (!st) st = rvi_base_model_answer(v, all, N_CHATS, NULL, TOKENS, rvi_study_tell, &t, err);
@@ -141,7 +162,7 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     char name[NAME];
     rv_status st = RV_OK;
     bool repeats = j->n_repeated >= ENOUGH;
-    if (!atomic_load(&l->repeats)) /* else another process has found out */
+    if (!atomic_load(&l->repeats) && j->n_repeated >= 0) /* else by another process, or not */
         st = rvi_store_put(&l->store, table, name, name_of(l, name), repeats ? "1" : "0", 1, err);
     if (!st && !atomic_load(&l->repeats)) atomic_store(&l->repeats, repeats ? REPEATS : NEVER);
     j->published = !st;
@@ -150,7 +171,8 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
 
 bool rvi_repeats_is_due(const rvi_learner *l)
 {
-    return !atomic_load(&l->repeats) && rvi_learner_standing(l);
+    bool can = l->parts.be->ops->like != NULL; /* layers on two devices: nothing is computed */
+    return can && !atomic_load(&l->repeats) && rvi_learner_standing(l);
 }
 
 const char *rvi_repeats_json(const rvi_learner *l)

@@ -51,16 +51,17 @@ rv_status rvi_follow_probability(const char *request, float *out, rv_error *err)
 {
     rvi_reading *r = NULL;
     rv_status st = rvi_reading_new(&r, NULL, request, strlen(request), true, err);
-    *out = st ? 0 : probability(r, request);
+    *out = st ? 0 : r->n ? probability(r, request) : 1; /* what has no words explains nothing */
     rvi_reading_free(r);
     return st;
 }
 
 rv_status rvi_follow_is_one(const char *request, bool *out, rv_error *err)
 {
-    float p;
-    rv_status st = rvi_follow_probability(request, &p, err);
-    *out = p >= rvi_follow.sure;
+    rvi_reading *r = NULL;
+    rv_status st = rvi_reading_new(&r, NULL, request, strlen(request), true, err);
+    *out = !st && is_one(r, request);
+    rvi_reading_free(r);
     return st;
 }
 

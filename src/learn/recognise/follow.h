@@ -20,7 +20,7 @@ typedef struct rvi_follow_weights {
 
 extern const rvi_follow_weights rvi_follow;
 
-/* That the request is one; and whether it surely is. */
+/* That the request is one, as any without a word is; and whether it surely is. */
 rv_status rvi_follow_probability(const char *request, float *out, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_follow_is_one(const char *request, bool *out, rv_error *err) RVI_MUST_CHECK;
 
