@@ -203,9 +203,9 @@ typedef struct rv_learn_plan {
  * themselves: rv_learner_tokenize makes the prompt. out may be NULL. */
 RV_API rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *chat,
                                   rv_learn_plan **out, rv_error *err);
-/* rv_chat_tokenize for a chat as the model is to read it: behind the instructions of the learner, and
- * of a model that repeats what stands in its chat without turns in which a lesson spoke, unless only
- * they explain the last request. */
+/* rv_chat_tokenize for a chat as the model is to read it: behind the instructions of the learner,
+ * and of a model that repeats what stands in its chat without turns in which a lesson spoke, unless
+ * only they explain the last request. */
 RV_API rv_status rv_learner_tokenize(rv_learner *l, const rv_chat *chat, int32_t **ids, size_t *n,
                                      rv_error *err);
 /* All adapters of the learner as a set, as if everything taught took part. */

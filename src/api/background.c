@@ -1,7 +1,8 @@
 /* The background thread of a learner: once something was taught it finds out whether the model
- * repeats its chats, calibrates, then trains whatever waits, group after group; when nobody has asked
- * anything for a while and enough pairs have gathered, those too. Between calls it does what judgements left to do, and prepares for
- * those that may come. A learner that was taught nothing computes nothing.
+ * repeats its chats, calibrates, then trains whatever waits, group after group; when nobody has
+ * asked anything for a while and enough pairs have gathered, those too. Between calls it does what
+ * judgements left to do, and prepares for those that may come. A learner that was taught nothing
+ * computes nothing.
  *
  * It is two threads. One, of ordinary priority, waits and has the short parts to itself that need
  * the runtime's turn: taking what is to be done, and putting the result in its place. (At the

@@ -11,8 +11,8 @@
 #include "base/os.h"
 
 /* The header, little-endian: magic[8], u32 version, u32 header length, u64 number, u64 0 (in those
- * of earlier versions the generation, which is the number now), u64 length, what it belongs to [32], zeros up to SUM_AT, sha256[32] over all of
- * that, the name and the contents. */
+ * of earlier versions the generation, which is the number now), u64 length, what it belongs to
+ * [32], zeros up to SUM_AT, sha256[32] over all of that, the name and the contents. */
 enum { VERSION = 1, HEADER = 128, OF_AT = 40, SUM_AT = HEADER - RVI_SHA256_LEN };
 static const uint8_t magic[8] = {'r', 'v', 's', 'n', 'a', 'p', '\n', 0x1A};
 

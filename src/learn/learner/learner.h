@@ -80,10 +80,10 @@ void rvi_doing_report(rvi_doing *d, const char *stage, int done, int total);
 /* Seconds until the stage ends, if it goes on as it went; negative: nobody knows. */
 double rvi_doing_remaining(const rvi_doing *d);
 
-typedef struct rvi_taught {
+typedef struct rvi_taught_answer {
     uint64_t key;         /* of the answer; 0: it is not spoken */
     const char *question; /* the lesson's own */
-} rvi_taught;
+} rvi_taught_answer;
 
 typedef struct rvi_learner {
     rvi_learner_parts parts;
@@ -106,9 +106,9 @@ typedef struct rvi_learner {
     bool has_baseline;
     rvi_history history;
     rvi_lessons lessons;
-    rvi_buf instructions;  /* lessons of scope always, a line each */
-    rvi_lock *instructing; /* guards it, and these: requests of a service look on any thread */
-    rvi_taught *answers;   /* lesson by lesson */
+    rvi_buf instructions;       /* lessons of scope always, a line each */
+    rvi_lock *instructing;      /* guards it, and these: requests of a service look on any thread */
+    rvi_taught_answer *answers; /* lesson by lesson */
     size_t n_answers, cap_answers;
     atomic_int repeats; /* does the model repeat what stands in its chat (repeats.c) */
     rvi_refusals refusals;

@@ -31,12 +31,12 @@ rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
     rvi_lock_take(l->instructing);
     if (l->n_answers > l->lessons.n) l->n_answers = 0; /* it was reset */
     while (!st && l->n_answers < l->lessons.n) {
-        rvi_taught *to =
+        rvi_taught_answer *to =
             rvi_list_room((void **)&l->answers, l->n_answers, &l->cap_answers, sizeof *to);
         const rvi_lesson *x = &l->lessons.list[l->n_answers];
         bool spoken = !x->rejected && x->scope != RV_SCOPE_ALWAYS;
         if (to)
-            *to = (rvi_taught){spoken ? key_of(x->answer) : 0, x->question};
+            *to = (rvi_taught_answer){spoken ? key_of(x->answer) : 0, x->question};
         else
             st = rvi_nomem(err, "answers");
         l->n_answers += to != NULL;
