@@ -21,7 +21,7 @@ typedef struct rvi_job { /* .kind (and .deep, .loss) alone, before it is taken *
     bool published;   /* its result is in place; false also where that was not needed, or where what
                          it was taken for does not stand any more: then nothing changed */
     int generation;   /* that it became; 0: none */
-    int n_repeated;   /* of the kind that listens: chats */
+    int n_repeated;   /* of the kind that listens: chats; -1: none could be had */
     rvi_replay texts; /* of the kind that calibrates */
     /* of those that train */
     rvi_generation made;            /* adapter NULL: not yet */

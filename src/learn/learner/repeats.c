@@ -1,8 +1,8 @@
 /* What a model must not read again: small ones repeat what stands in their chat. With a taught
- * answer twice before it, SmolLM2 gives that answer to two of five other questions near it, though
- * no lesson takes part. Of such a model the turns in which a lesson spoke are left out of later
- * prompts. Whether a model repeats is found out once, by a few chats, and kept in the store; until
- * then it is taken for one that does. */
+ * answer twice before it, SmolLM2 gives that answer to nearly half of the questions near it,
+ * though no lesson takes part. Of such a model the turns in which a lesson spoke are left out of
+ * later prompts. Whether a model repeats is found out once, by a few chats, and kept in the
+ * store; until then it is taken for one that does. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,6 @@ rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
     rvi_lock_take(l->instructing);
-    if (l->n_answers > l->lessons.n) l->n_answers = 0; /* it was reset */
     while (!st && l->n_answers < l->lessons.n) {
         rvi_taught_answer *to =
             rvi_list_room((void **)&l->answers, l->n_answers, &l->cap_answers, sizeof *to);
