@@ -24,7 +24,8 @@ enum {
     SLOW_ROW = 10000, /* and a row of a model whose rows are dear */
     FIRST_ROWS = 4,   /* while nothing is known of their cost */
     MANY = 8,         /* rows that come at a time at least, so that the prompt ends */
-    OFTEN = 32,       /* one step in so many is measured: texts grow, and so do other programs, */
+    OFTEN = 32,       /* one step in so many is measured: texts grow, and so do other programs; */
+    NEAR = 4,         /* and so many behind it are compared with it, before the machine changes, */
     TRIED = 48,       /* and one in so many takes more rows, which may have become cheap enough */
     TOGETHER = 16     /* rows that matrix units take at once: 16 may cost less than 14 */
 };
@@ -146,8 +147,11 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
         p->n_plain = 0;
     else
         p->n_plain += p->n_plain < INT_MAX;
-    if (p->n_given > 0 && p->alone && p->plain > 0 && p->n_given == p->n_planned)
-        follow(&p->unit[p->way], RVI_MAX(seconds / p->plain - 1, 0.02) / cost(p, p->n_given),
+    bool was_planned = p->n_given > 0 && p->n_given == p->n_planned;
+    /* what rows add to a step is lost in what other programs do, unless it is most of the step */
+    if (was_planned && p->alone && p->plain > 0 &&
+        (p->n_since <= NEAR || p->unit[p->way] <= 0 || stretch(p, p->way, n_tokens) > 1))
+        follow(&p->unit[p->way], RVI_MAX(seconds / p->last - 1, 0.02) / cost(p, p->n_given),
                p->n_like ? NEW_SHARE : TRIED_SHARE);
     if (n_rows > n_tokens) return;
     /* a step may take long for another reason, and one that guessed nothing or failed takes less:
@@ -165,6 +169,7 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
     }
     p->n_since = p->plain > 0 ? 0 : OFTEN; /* what was measured once is measured again at once */
     follow(&p->plain, seconds, NEW_SHARE);
+    p->last = seconds;
     p->n_tokens = n_tokens;
 }
 
@@ -251,7 +256,7 @@ static int choose_way(rvi_pace *p, int n_tokens, int most, double part, double r
     if (!p->alone) return way; /* nothing could be measured */
     int fill = first_fill(n_tokens), n = rows_of(fill, n_tokens);
     if (p->unit[fill] <= 0 && n > 0 && n <= most) return fill; /* that may be cheap */
-    if (++p->n_like < TRIED) return way;
+    if (++p->n_like < TRIED || p->n_since >= NEAR) return way;
     p->n_like = 0;
     return try_more(p, way, n_tokens, most, part);
 }

@@ -13,7 +13,8 @@ enum { RVI_PACE_WAYS = 17 };
 /* {0} knows nothing. */
 typedef struct rvi_pace {
     double plain; /* seconds, a moving average, of steps of tokens alone; 0: there was none */
-    /* By how much longer than `plain`, as a part of it, steps with rows of long prompts take, for a
+    double last;  /* and what the last one took */
+    /* By how much longer than that, as a part of it, steps with rows of long prompts take, for a
      * token that these read: the same, for each number of rows that a step may have; 0: not known.
      * Rows cost by no means the same each: matrix units take some at once. */
     double unit[RVI_PACE_WAYS];
