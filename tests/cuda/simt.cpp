@@ -51,7 +51,7 @@ struct fiber {
 static struct block {
     fiber *fibers;
     uint8_t *shared;
-    unsigned live, arrived, generation;
+    unsigned live, arrived, met, generation;
 } blocks[CLUSTER], *now;
 static void *scheduler;
 static unsigned n_fibers, cluster_arrived;
@@ -102,6 +102,12 @@ void simt_sync_block(void)
         }
         wait_a_turn(true);
     }
+}
+
+void simt_sync_first(unsigned n)
+{
+    unsigned until = (now->met++ / n + 1) * n;
+    while (now->met < until) wait_a_turn();
 }
 
 uint32_t simt_from(uint32_t v, int lane)
@@ -184,7 +190,7 @@ static void run_cluster(unsigned n)
         if (!k->fibers) k->fibers = (fiber *)calloc(MOST, sizeof *k->fibers);
         if (!k->shared) k->shared = (uint8_t *)aligned_alloc(1024, SHARED);
         k->live = n_fibers;
-        k->arrived = 0;
+        k->arrived = k->met = 0;
         for (unsigned i = 0; i < n_fibers; i++) prepare(&k->fibers[i]);
     }
     unsigned first = blockIdx.x, left = n;

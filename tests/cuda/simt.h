@@ -40,7 +40,8 @@ struct int2 {
 
 uint8_t *simt_shared(int block); /* of a block of the cluster that runs */
 void simt_sync_block(void);
-void simt_arrive(void); /* of the cluster's threads */
+void simt_sync_first(unsigned n); /* threads of the block; always as many */
+void simt_arrive(void);           /* of the cluster's threads */
 bool simt_have_arrived(void);
 void simt_let_others(void);               /* the other blocks of the cluster go on */
 uint32_t simt_from(uint32_t v, int lane); /* what that lane of the warp has */

@@ -158,7 +158,7 @@ enum {
     RVI_CUDA_PANEL = 8,       /* outputs */
     RVI_CUDA_SEGMENTS = 8,    /* of the units of a row at most, see products.cuh */
     RVI_CUDA_RING = 8,        /* blocks of weights on their way at most, for few rows */
-    RVI_CUDA_RING_THREADS = RVI_CUDA_THREADS + 64, /* of a block of product_ring */
+    RVI_CUDA_RING_THREADS = RVI_CUDA_THREADS + 32, /* of a block of product_ring */
     RVI_CUDA_SHARED = 208 << 10,  /* dynamic shared memory of these kernels at most, */
     RVI_CUDA_BESIDES = 4 << 10,   /* and what they may have besides */
     RVI_CUDA_FEW_MOST = 72 << 10, /* of product_few, which has more besides */

@@ -63,6 +63,12 @@ static __device__ void begin()
 #endif
 }
 
+/* The threads that prepare a row: all of a block, or all but those that bring weights. */
+static __device__ __forceinline__ void preparing_meet()
+{
+    asm volatile("bar.sync 1, %0;" ::"n"((int)RVI_CUDA_THREADS) : "memory");
+}
+
 /* A line of memory is going to be needed. */
 static __device__ __forceinline__ void fetch(const void *p)
 {
@@ -297,6 +303,10 @@ static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity
 float from_half(uint16_t h);
 uint16_t to_half(float f);
 
+static __device__ void preparing_meet()
+{
+    simt_sync_first(RVI_CUDA_THREADS);
+}
 static __device__ bool starts_copies()
 {
     return threadIdx.x % 32 == 0;

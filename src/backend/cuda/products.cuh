@@ -79,7 +79,7 @@ static __device__ __forceinline__ about_row about(const rvi_cuda_product_args &a
     sum = tree(sum);
     for (int d = 16; d; d >>= 1) top = larger(top, __shfl_xor_sync(0xffffffff, top, d));
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum, tops[threadIdx.x / 32] = top;
-    __syncthreads();
+    preparing_meet();
     sum = 0, top = 0;
 #pragma unroll
     for (int i = 0; i < RVI_CUDA_THREADS / 128; i++) {

@@ -1,14 +1,14 @@
 /* ring.cuh - products of one row, which is even, with large matrices: weights by bulk copies.
  *
- * Every warp that computes has a ring of slots in shared memory; one more warp fills them, a lane for each ring, and
- * another adds the segments of a tile and writes its results, so that those that compute do nothing else. The rings
- * are full before the row is there. Order and bits are those of products.cuh. One tile at a time (`together` is 1),
- * gated ones in pairs of panels. Only for quantized types, and for devices that have bulk copies. */
+ * Every warp that computes has a ring of slots in shared memory, which its first lane fills, before the row is there and
+ * whenever the warp has used a slot. One more warp adds the segments of a tile and writes its results. Order and bits are
+ * those of products.cuh. One tile at a time (`together` is 1), gated ones in pairs of panels. Only for quantized types,
+ * and for devices that have bulk copies. */
 
-enum { RING_TURNS = 4, RING_FILLS = WARPS_OF_BLOCK, RING_ENDS }; /* tiles whose sums wait; the two other warps */
+enum { RING_TURNS = 4 }; /* tiles whose sums wait */
 
 struct ring_shared { /* of all types, as row_sums is */
-    uint64_t full[WARPS_OF_BLOCK][RING], empty[WARPS_OF_BLOCK][RING], summed[RING_TURNS], drained[RING_TURNS];
+    uint64_t full[WARPS_OF_BLOCK][RING], summed[RING_TURNS], drained[RING_TURNS];
     float sums[RING_TURNS][SEGMENTS][16], factor;
 };
 
@@ -24,28 +24,11 @@ static __device__ ring_shared *shared_of_ring()
 #define ring_count expect_warps
 #define ring_arrive done_with
 #define ring_wait wait_for
-static __device__ __forceinline__ bool ring_is_over(uint64_t *place, uint32_t parity)
-{
-#if __CUDA_ARCH__ >= 900
-    uint32_t is;
-    asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                 : "=r"(is)
-                 : "r"(shared_at(place)), "r"(parity)
-                 : "memory");
-    return is;
-#else
-    return true;
-#endif
-}
 static __device__ __forceinline__ void ring_copy(uint8_t *to, uint8_t *to2, const uint8_t *const from[2], int bytes, uint64_t *place)
 {
     expect(place, 2 * bytes);
     copy_bulk(to, from[0], bytes, place);
     copy_bulk(to2, from[1], bytes, place);
-}
-static __device__ __forceinline__ void ring_rest() /* so that those that compute get its turns */
-{
-    asm volatile("nanosleep.u32 40;");
 }
 #else /* on the host: how many have to come, how many are missing, the round */
 static void ring_count(uint64_t *place, int n)
@@ -57,13 +40,9 @@ static void ring_arrive(uint64_t *place)
     *place -= 1 << 16;
     if (!(*place >> 16 & 0xffff)) *place = (*place + (*place >> 32 << 16)) ^ 1;
 }
-static bool ring_is_over(uint64_t *place, uint32_t parity)
-{
-    return (*place & 1) != parity;
-}
 static void ring_wait(uint64_t *place, uint32_t parity)
 {
-    while (!simt_from(ring_is_over(place, parity), 0)) {
+    while (simt_from((*place & 1) == parity, 0)) {
     }
 }
 static void ring_copy(uint8_t *to, uint8_t *to2, const uint8_t *const from[2], int bytes, uint64_t *place)
@@ -71,10 +50,6 @@ static void ring_copy(uint8_t *to, uint8_t *to2, const uint8_t *const from[2], i
     copy_bulk(to, from[0], bytes, place);
     copy_bulk(to2, from[1], bytes, place);
     ring_arrive(place);
-}
-static void ring_rest()
-{
-    __syncwarp();
 }
 #endif
 
@@ -143,7 +118,7 @@ static __device__ __forceinline__ void add_ring_block(const uint8_t *w, const ui
     }
 }
 
-/* ---- the three kinds of warps ---- */
+/* ---- the two kinds of warps ---- */
 
 /* The tiles of a block, and what its rings hold. */
 struct ring_work {
@@ -163,52 +138,52 @@ template <int TYPE> static __device__ __forceinline__ void next_item(const ring_
     i->n = i->turn < r.turns ? (uint32_t)min(r.length, r.units - i->s * r.length) / quants_of<TYPE>::UNITS : 0;
 }
 
-/* Lane l fills the ring of warp l. */
+/* What the next slot of a warp's ring gets. */
+struct ring_next {
+    ring_item i;
+    place p;
+    int slot;
+};
+
 template <int TYPE>
-static __device__ __forceinline__ void fill_rings(const rvi_cuda_product_args &a, const ring_work &r, ring_shared *c)
+static __device__ __forceinline__ void open_next(const rvi_cuda_product_args &a, const ring_work &r, int by, ring_next *f)
 {
-    typedef quants_of<TYPE> Q;
-    int lane = threadIdx.x % 32, into = 0, left = r.slots;
-    uint32_t parity = ~0u; /* of what is waited for before a slot is filled: at first nothing */
+    next_item<TYPE>(r, &f->i, by);
+    f->p.tile = r.first + f->i.turn * r.step;
+    open_place(a, f->i.s, f->i.n, r.end, &f->p);
+}
+
+/* By all lanes, when none reads the slot any more. */
+template <int TYPE>
+static __device__ __forceinline__ void fill_slot(const rvi_cuda_product_args &a, const ring_work &r, ring_shared *c, ring_next *f)
+{
+    int warp = threadIdx.x / 32, blocks = min(f->p.left, r.per_slot), bytes = blocks * quants_of<TYPE>::BYTES;
+    if (!blocks) return;
+    uint8_t *to = r.ring + (warp * r.slots + f->slot) * r.slot;
+    if (threadIdx.x % 32 == 0) ring_copy(to, to + r.slot / 2, f->p.at, bytes, &c->full[warp][f->slot]);
+    if (++f->slot == r.slots) f->slot = 0;
+    f->p.at[0] += bytes, f->p.at[1] += bytes;
+    if (!(f->p.left -= blocks)) open_next<TYPE>(a, r, WARPS_OF_BLOCK, f);
+}
+
+/* The weights do not depend on the kernels before. */
+template <int TYPE>
+static __device__ __forceinline__ void begin_ring(const rvi_cuda_product_args &a, const ring_work &r, ring_shared *c, ring_next *f)
+{
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) {
 #pragma unroll 1
-    for (int i = lane; i < WARPS_OF_BLOCK * r.slots; i += 32)
-        ring_count(&c->full[i % WARPS_OF_BLOCK][i / WARPS_OF_BLOCK], 1), ring_count(&c->empty[i % WARPS_OF_BLOCK][i / WARPS_OF_BLOCK], 32);
-    if (lane < RING_TURNS) ring_count(c->summed + lane, r.segments * 8), ring_count(c->drained + lane, 32);
-    expecting();
-    __syncwarp();
-    ring_item i = {0, 0, 0};
-    next_item<TYPE>(r, &i, lane);
-    if (lane >= WARPS_OF_BLOCK) i.n = 0;
-    place p = {r.first + i.turn * r.step, 0};
-    open_place(a, i.s, i.n, r.end, &p);
-    uint8_t *ring = r.ring + lane * r.slots * r.slot;
-    auto load = [&]() {
-        int blocks = min(p.left, r.per_slot), bytes = blocks * Q::BYTES;
-        uint8_t *to = ring + into * r.slot;
-        ring_copy(to, to + r.slot / 2, p.at, bytes, &c->full[lane][into]);
-        parity ^= 1u << into;
-        if (++into == r.slots) into = 0;
-        p.at[0] += bytes, p.at[1] += bytes;
-        if ((p.left -= blocks)) return;
-        next_item<TYPE>(r, &i, WARPS_OF_BLOCK);
-        p.tile = r.first + i.turn * r.step;
-        open_place(a, i.s, i.n, r.end, &p);
-    };
-#pragma unroll 1
-    for (; left && p.left; left--) load(); /* the weights do not depend on the kernels before */
-    __syncthreads(); /* as the row is prepared */
-    __syncthreads();
-#pragma unroll 1
-    while (p.left) {
-        if (ring_is_over(&c->empty[lane][into], parity >> into & 1))
-            load();
-        else
-            ring_rest();
+        for (int i = 0; i < r.slots; i++) ring_count(&c->full[warp][i], 1);
+        expecting();
     }
+    *f = {{0, 0, 0}, {0, 0}, 0};
+    open_next<TYPE>(a, r, warp, f);
+#pragma unroll 1
+    for (int i = 0; i < r.slots; i++) fill_slot<TYPE>(a, r, c, f);
 }
 
 template <int TYPE>
-static __device__ __forceinline__ void add_segments_of(const ring_work &r, ring_shared *c)
+static __device__ __forceinline__ void add_segments_of(const rvi_cuda_product_args &a, const ring_work &r, ring_shared *c, ring_next *f)
 {
     typedef quants_of<TYPE> Q;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, slot = 0;
@@ -226,7 +201,8 @@ static __device__ __forceinline__ void add_segments_of(const ring_work &r, ring_
 #pragma unroll 1
             for (int k = min(left, r.per_slot); k > 0; k--, w += Q::BYTES, x += Q::UNITS * 4)
                 add_ring_block<TYPE>(w, w + r.slot / 2, x, acc);
-            ring_arrive(&c->empty[warp][slot]);
+            __syncwarp();
+            fill_slot<TYPE>(a, r, c, f);
             parity ^= 1u << slot;
             if (++slot == r.slots) slot = 0;
         }
@@ -272,25 +248,27 @@ static __device__ __forceinline__ void ring_product(const rvi_cuda_product_args 
 {
     DYNAMIC_SHARED(shared_ring);
     ring_shared *c = shared_of_ring();
-    int warp = threadIdx.x / 32;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     ring_work r = {first, step, end, 0, a.segments, length_of(a.x.n), units_of(a.x.n), a.ring, a.slot_bytes};
     r.turns = (uint32_t)(end - first + step - 1) / step;
     r.per_slot = (uint32_t)r.slot / (2 * quants_of<TYPE>::BYTES);
     r.ring = shared_ring;
     r.row = shared_ring + WARPS_OF_BLOCK * r.slots * r.slot;
-    if (warp == RING_FILLS) {
-        fill_rings<TYPE>(a, r, c);
-    } else if (warp == RING_ENDS) {
-        begin();
-        __syncthreads();
-        __syncthreads();
-        end_turns(a, r, c);
-    } else {
-        float factor = stage_ring(a, blockIdx.y == 0, (uint2 *)r.row); /* has one __syncthreads */
+    ring_next f;
+    if (warp < WARPS_OF_BLOCK) {
+        begin_ring<TYPE>(a, r, c, &f);
+        float factor = stage_ring(a, blockIdx.y == 0, (uint2 *)r.row);
         if (threadIdx.x == 0) c->factor = factor;
-        __syncthreads();
-        add_segments_of<TYPE>(r, c);
+    } else {
+        if (lane < RING_TURNS) ring_count(c->summed + lane, r.segments * 8), ring_count(c->drained + lane, 32);
+        expecting();
+        begin();
     }
+    __syncthreads(); /* for both kinds, so at one place */
+    if (warp < WARPS_OF_BLOCK)
+        add_segments_of<TYPE>(a, r, c, &f);
+    else
+        end_turns(a, r, c);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
