@@ -129,6 +129,10 @@ static inline uint32_t half_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     return by_halves([=](int s) { return fmaf(half_of(a, s), half_of(b, s), half_of(c, s)); });
 }
+static inline float reciprocal(float x)
+{
+    return 1.0f / x;
+}
 static inline float power_of_two(float x)
 {
     return exp2f(x);

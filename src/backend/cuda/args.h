@@ -64,9 +64,9 @@ typedef struct rvi_cuda_panels {
 } rvi_cuda_panels;
 
 typedef struct rvi_cuda_product_args {
-    rvi_cuda_cols x, normed;
-    rvi_cuda_at norm, acts; /* norm: 0: none; acts: prepared rows, see `prepare` of products.cuh */
-    rvi_cuda_at parts;      /* sums of segments that wait to be added */
+    rvi_cuda_cols x, normed; /* normed: 0: nobody reads it */
+    rvi_cuda_at norm, acts;  /* norm: 0: none; acts: prepared rows, see `prepare` of products.cuh */
+    rvi_cuda_at parts;       /* sums of segments that wait to be added */
     float eps;
     int32_t n_rows, n_parts, finish;
     int32_t segments, tiles; /* of the units of a row, see products.cuh; of 16 outputs */

@@ -163,6 +163,12 @@ static __device__ __forceinline__ float power_of_two(float x)
     return x;
 }
 
+static __device__ __forceinline__ float reciprocal(float x)
+{
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
 /* (x & mask) | with, in one instruction. */
 static __device__ __forceinline__ uint32_t masked(uint32_t x, uint32_t mask, uint32_t with)
 {
@@ -587,15 +593,21 @@ KERNEL rope(rvi_cuda_rope_args a)
     }
 }
 
-static __device__ float silu(float g)
+/* g / (1 + 2^x), by the device's approximations, which have no branches: many of them go on together. */
+static __device__ __forceinline__ float over_power(float g, float x)
 {
-    return g / (1.0f + expf(-g));
+    return g * reciprocal(1.0f + power_of_two(x));
 }
 
-static __device__ float gelu_tanh(float g)
+static __device__ __forceinline__ float silu(float g)
+{
+    return over_power(g, -1.4426950408889634f * g);
+}
+
+static __device__ __forceinline__ float gelu_tanh(float g)
 {
     float y = g * fmaf(0.044715f, g * g, 1.0f);
-    return g / (1.0f + expf(-1.5957691216057308f * y)); /* -2 sqrt(2 / pi) */
+    return over_power(g, -2.302208198144325f * y); /* -2 sqrt(2 / pi) / ln 2 */
 }
 
 /* kind: rvi_glu; out = act(x) * y */

@@ -204,7 +204,8 @@ static rvi_cuda_panels panels_of(const rvi_product_part *p, rvi_cols out)
 static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
 {
     rvi_cuda_product_args a = {.x = rvi_cuda_cols_of(m->x),
-                               .normed = rvi_cuda_cols_of(m->norm ? m->normed : m->x),
+                               .normed = m->norm && !m->normed_unread ? rvi_cuda_cols_of(m->normed)
+                                                                      : (rvi_cuda_cols){0},
                                .norm = m->norm ? m->norm->at : 0,
                                .acts = c->acts,
                                .parts = c->sums,

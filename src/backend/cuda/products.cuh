@@ -114,7 +114,7 @@ static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a
                                                   const about_row &r, bool keep)
 {
     v = {(v.x * r.norm) * w.x, (v.y * r.norm) * w.y, (v.z * r.norm) * w.z, (v.w * r.norm) * w.w}; /* no norm: 1 */
-    if (keep && a.norm) {
+    if (keep && a.normed.at) {
         float *to = row_of(a.normed, row) + 4 * i, all[4] = {v.x, v.y, v.z, v.w};
         if (EVEN && 4 * i < a.x.n) *(float4 *)to = v;
         for (int j = 0; !EVEN && j < 4 && 4 * i + j < a.x.n; j++) to[j] = all[j];

@@ -64,13 +64,17 @@ template <int ROWS> struct tile {
     float acc[ROWS / 8][4], total[ROWS / 8][4];
 };
 
-template <int ROWS> static __device__ __forceinline__ void end_segment(tile<ROWS> *x, bool first)
+/* -0: a first segment added to it is what it was. */
+template <int ROWS> static __device__ __forceinline__ void no_segment(tile<ROWS> *x)
 {
 #pragma unroll
-    for (int i = 0; i < ROWS / 2; i++) {
-        float *total = &x->total[i / 4][i % 4];
-        *total = first ? x->acc[i / 4][i % 4] : *total + x->acc[i / 4][i % 4];
-    }
+    for (int i = 0; i < ROWS / 2; i++) x->total[i / 4][i % 4] = -0.0f;
+}
+
+template <int ROWS> static __device__ __forceinline__ void end_segment(tile<ROWS> *x)
+{
+#pragma unroll
+    for (int i = 0; i < ROWS / 2; i++) x->total[i / 4][i % 4] += x->acc[i / 4][i % 4];
 }
 
 /* panel: the two whose outputs this warp has. */
@@ -88,6 +92,7 @@ static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args
     supply s = supply_of<ROWS>(a, row, stages);
     begin();
     for (int i = 0; i < a.stages - 2; i++) copy_stage<ROWS>(&s, m);
+    no_segment(x);
     int stage = 0, before = -1, slot = 0; /* before: the stage that the tensor cores may still read */
     uint32_t stage_turn = 0, slot_turn = 0;
 #pragma unroll 1
@@ -127,7 +132,7 @@ static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args
             if (++slot == a.slots) slot = 0, slot_turn ^= 1;
         }
         group_wait<0>();
-        end_segment<ROWS>(x, done == 0);
+        end_segment(x);
     }
 }
 

@@ -95,13 +95,27 @@ static __device__ __forceinline__ void bring_tile(const rvi_cuda_product_args &a
 
 /* ---- the groups ---- */
 
+/* What the warp's results are finished with is going to be needed: of its two panels their factors, of its 16 outputs
+ * what they are added to. The tensor cores wait for a group that asks for it only then. */
+template <int ROWS> static __device__ __forceinline__ void fetch_ending(const rvi_cuda_product_args &a, const wide_tile &t, int panel)
+{
+    int lane = threadIdx.x % 32, gated = is_gated(a);
+    const rvi_cuda_panels &p = a.part[t.part], &q = a.part[gated ? lane % 2 : t.part];
+    if (lane < 2) fetch(panel_at(q, gated ? panel : panel + lane) + q.panel_bytes - 16);
+    if (a.finish != RVI_CUDA_ADD) return;
+    const float *to = as<const float>(p.out) + min(panel * OUTS, p.n_out - 1);
+    for (int r = t.row + lane; r < min(t.row + ROWS, a.n_rows); r += 32) fetch(to + (size_t)r * p.stride);
+}
+
 template <int TYPE, int ROWS>
-static __device__ __forceinline__ void multiply_wide(const rvi_cuda_product_args &a, int warp, wide_ring *r, tile<ROWS> *x)
+static __device__ __forceinline__ void multiply_wide(const rvi_cuda_product_args &a, const wide_tile &t, int panel, int warp, wide_ring *r,
+                                                     tile<ROWS> *x)
 {
     typedef wide_block<TYPE, ROWS> B;
     int length = length_of(a.x.n) / B::UNITS, n_blocks = wide_stages(a).y / B::STAGES, lane = threadIdx.x % 32;
 #pragma unroll 1
     for (int done = 0; done < n_blocks; done += length) {
+        if (done + length >= n_blocks) fetch_ending<ROWS>(a, t, panel);
         int before = -1; /* the stage that the tensor cores may still read */
 #pragma unroll 1
         for (int k = done; k < min(done + length, n_blocks); k++) {
@@ -134,7 +148,7 @@ static __device__ __forceinline__ void multiply_wide(const rvi_cuda_product_args
         }
         group_wait<0>();
         if (lane == 0) done_with(r->free + before);
-        end_segment<ROWS>(x, done == 0);
+        end_segment(x);
     }
 }
 
@@ -142,15 +156,15 @@ static __device__ __forceinline__ void multiply_wide(const rvi_cuda_product_args
 struct wide_ending {
     float *to; /* output 0 of row 0 */
     int stride, n_out, o, row;
-    bool gated, adds, waits, even; /* waits: results of a segment; even: fours of outputs lie at multiples of 16 bytes */
-    float scale[2];                /* of the panel of the lane's outputs; gated: of both */
+    bool adds, waits, even; /* waits: results of a segment; even: fours of outputs lie at multiples of 16 bytes */
+    float scale[2];         /* of the panel of the lane's outputs; gated: of both */
 };
 
 static __device__ __forceinline__ wide_ending wide_ending_of(const rvi_cuda_product_args &a, const wide_tile &t, int panel)
 {
     const rvi_cuda_panels &p = a.part[t.part];
     bool gated = is_gated(a), waits = gridDim.z > 1;
-    wide_ending e = {as<float>(p.out), p.stride, p.n_out, panel * OUTS, t.row, gated, a.finish == RVI_CUDA_ADD && !waits, waits, false};
+    wide_ending e = {as<float>(p.out), p.stride, p.n_out, panel * OUTS, t.row, a.finish == RVI_CUDA_ADD && !waits, waits, false};
     if (waits) {
         e.to = segment_at(a, blockIdx.z, 0, 0, all_outs(a)), e.stride = all_outs(a);
         for (int i = 0; i < t.part; i++) e.to += a.part[i].n_out;
@@ -190,22 +204,6 @@ static __device__ __forceinline__ void put_four(const wide_ending &e, int row, i
     }
 }
 
-/* PUT_ROWS rows, which lie in lines; gated: two lanes a row, else four. */
-static __device__ __forceinline__ void put_gated(const rvi_cuda_product_args &a, const wide_ending &e, int row, const float *lines)
-{
-    int lane = threadIdx.x % 32, c = lane % 2 * 4, o = e.o + c;
-    float4 bias = bias_at(a.part[0], o), bias2 = bias_at(a.part[1], o);
-#pragma unroll 1
-    for (int r = lane / 2; r < PUT_ROWS && row + r < a.n_rows && o < e.n_out; r += 16) {
-        float f = factors(a)[row + r];
-        float4 v = four_results(lines + r * PUT_LINE + c, e.scale[0], f, bias);
-        float4 w = four_results(lines + r * PUT_LINE + 8 + c, e.scale[1], f, bias2);
-        put_four(e, row + r, o,
-                 {finished(a.finish, v.x, w.x, 0.0f), finished(a.finish, v.y, w.y, 0.0f), finished(a.finish, v.z, w.z, 0.0f),
-                  finished(a.finish, v.w, w.w, 0.0f)});
-    }
-}
-
 static __device__ __forceinline__ float4 old_four(const wide_ending &e, int row, int o)
 {
     const float *at = e.to + (size_t)row * e.stride + o;
@@ -214,35 +212,62 @@ static __device__ __forceinline__ float4 old_four(const wide_ending &e, int row,
             o + 3 < e.n_out ? at[3] : 0.0f};
 }
 
-static __device__ __forceinline__ void put_plain(const rvi_cuda_product_args &a, const rvi_cuda_panels &p, const wide_ending &e, int row,
-                                                 const float *lines)
+/* Gated: a lane has both parts of output g of rows 2 t, 2 t + 1 of each 8. It asks for all factors at once, and finishes
+ * its results without a branch between them, or each would wait for the one before. */
+template <int FINISH, int ROWS>
+static __device__ __forceinline__ void put_gated(const rvi_cuda_product_args &a, const wide_ending &e, const tile<ROWS> &x)
 {
-    int lane = threadIdx.x % 32, c = lane % 4 * 4, o = e.o + c, first = lane / 4;
-    float4 bias = {NO_BIAS, NO_BIAS, NO_BIAS, NO_BIAS}, old[PUT_ROWS / 8];
+    int o = e.o + threadIdx.x % 32 / 4, row = e.row + threadIdx.x % 4 * 2, left = a.n_rows - row;
     if (o >= e.n_out) return;
-    if (!e.waits) bias = bias_at(p, o);
+    float bias = a.part[0].bias ? as<const float>(a.part[0].bias)[o] : NO_BIAS;
+    float bias2 = a.part[1].bias ? as<const float>(a.part[1].bias)[o] : NO_BIAS;
+    const float *factor = factors(a) + row;
+    float f[ROWS / 8][2], *to = e.to + (size_t)row * e.stride + o;
 #pragma unroll
-    for (int i = 0; i < PUT_ROWS / 8 && e.adds; i++) old[i] = old_four(e, min(row + first + 8 * i, a.n_rows - 1), o);
+    for (int i = 0; i < ROWS / 4; i++) f[i / 2][i % 2] = i / 2 * 8 + i % 2 < left ? factor[i / 2 * 8 + i % 2] : 0.0f;
 #pragma unroll
-    for (int i = 0; i < PUT_ROWS / 8; i++) {
-        int r = first + 8 * i;
-        if (row + r >= a.n_rows) break;
-        float4 v = four_results(lines + r * PUT_LINE + c, e.scale[0], e.waits ? 1.0f : factors(a)[row + r], bias);
-        if (e.adds) v = {old[i].x + v.x, old[i].y + v.y, old[i].z + v.z, old[i].w + v.w};
-        put_four(e, row + r, o, v);
-    }
+    for (int i = 0; i < ROWS / 8; i++, to += 8 * e.stride)
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            float v = x.total[i][k] * e.scale[0] * f[i][k] + bias, v2 = x.total[i][2 + k] * e.scale[1] * f[i][k] + bias2;
+            if (8 * i + k < left) to[k * e.stride] = finished(FINISH, v, v2, 0.0f);
+        }
 }
 
-/* Through shared memory, PUT_ROWS rows of the warp's 16 outputs at a time: results that a lane has lie apart. */
-template <int ROWS>
-static __device__ __forceinline__ void put_wide_tile(const rvi_cuda_product_args &a, const rvi_cuda_panels &p, const wide_ending &e,
-                                                     const tile<ROWS> &x, float *lines)
+/* What PUT_ROWS rows are finished with, of those that a lane takes: every 8th. */
+struct wide_rows {
+    float factor[PUT_ROWS / 8];
+    float4 old[PUT_ROWS / 8];
+};
+
+static __device__ __forceinline__ wide_rows wide_rows_at(const rvi_cuda_product_args &a, const wide_ending &e, int row, int o)
 {
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    wide_rows w = {};
+#pragma unroll
+    for (int i = 0; i < PUT_ROWS / 8; i++) {
+        int at = min(row + 8 * i, a.n_rows - 1);
+        w.factor[i] = e.waits ? 1.0f : factors(a)[at];
+        if (e.adds && o < e.n_out) w.old[i] = old_four(e, at, o);
+    }
+    return w;
+}
+
+/* Through shared memory, PUT_ROWS rows of the warp's 16 outputs at a time, four lanes a row: results that a lane has lie
+ * apart. What the next ones are finished with is on its way meanwhile. */
+template <int ROWS>
+static __device__ __forceinline__ void put_plain(const rvi_cuda_product_args &a, const rvi_cuda_panels &p, const wide_ending &e,
+                                                 const tile<ROWS> &x, float *lines)
+{
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, o = e.o + 4 * t;
+    float4 bias = {NO_BIAS, NO_BIAS, NO_BIAS, NO_BIAS};
+    if (!e.waits) bias = bias_at(p, o);
+    wide_rows next = wide_rows_at(a, e, e.row + g, o);
 #pragma unroll 1
     for (int pass = 0; pass < ROWS / PUT_ROWS; pass++) {
-        int row = e.row + pass * PUT_ROWS;
-        if (row >= a.n_rows) break;
+        int row = e.row + pass * PUT_ROWS + g;
+        wide_rows with = next;
+        if (row - g >= a.n_rows) break;
+        if (pass + 1 < ROWS / PUT_ROWS) next = wide_rows_at(a, e, row + PUT_ROWS, o);
 #pragma unroll
         for (int q = 0; q < ROWS / PUT_ROWS; q++)
             if (q == pass)
@@ -250,10 +275,12 @@ static __device__ __forceinline__ void put_wide_tile(const rvi_cuda_product_args
                 for (int i = 0; i < PUT_ROWS / 2; i++)
                     lines[(i / 4 * 8 + 2 * t + i % 2) * PUT_LINE + i % 4 / 2 * 8 + g] = x.total[q * (PUT_ROWS / 8) + i / 4][i % 4];
         __syncwarp();
-        if (e.gated)
-            put_gated(a, e, row, lines);
-        else
-            put_plain(a, p, e, row, lines);
+#pragma unroll
+        for (int i = 0; i < PUT_ROWS / 8; i++) {
+            float4 v = four_results(lines + (8 * i + g) * PUT_LINE + 4 * t, e.scale[0], with.factor[i], bias), old = with.old[i];
+            if (e.adds) v = {old.x + v.x, old.y + v.y, old.z + v.z, old.w + v.w};
+            if (row + 8 * i < a.n_rows && o < e.n_out) put_four(e, row + 8 * i, o, v);
+        }
         __syncwarp();
     }
 }
@@ -266,9 +293,15 @@ static __device__ __forceinline__ void take_tile(const rvi_cuda_product_args &a,
     tile<ROWS> x;
 #pragma unroll
     for (int i = 0; i < ROWS / 2; i++) x.acc[i / 4][i % 4] = 0; /* else they are kept from tile to tile */
-    multiply_wide<TYPE, ROWS>(a, warp, r, &x);
+    no_segment(&x);
+    multiply_wide<TYPE, ROWS>(a, t, panel, warp, r, &x);
     wide_ending e = wide_ending_of(a, t, panel);
-    put_wide_tile(a, p, e, x, lines);
+    if (a.finish == RVI_CUDA_SILU)
+        put_gated<RVI_CUDA_SILU>(a, e, x);
+    else if (gated)
+        put_gated<RVI_CUDA_GELU>(a, e, x);
+    else
+        put_plain(a, p, e, x, lines);
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
