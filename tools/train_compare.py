@@ -9,6 +9,7 @@ on all its linear layers with a linear head on the first token's state tells whe
 the same (src/learn/recognise/embedder.h). Needs torch, and a GPU to end within minutes; and what
 tools/train_judge.py needs, whose tokens these are.
 
+Requests that a test file has, or one named by --without, are left out of training.
 With --folds, corrections of some classes are judged by adapters that never saw their class; limits
 are chosen by these. --scores writes the odds of all such pairs and those of the test files.
 """
@@ -181,6 +182,24 @@ class Texts:
         return int((self.lengths[a] + self.lengths[b]).max().item() + 3 + 7) // 8 * 8
 
 
+def words_of(text):
+    return " ".join(re.findall(r"\w+", fold(text)))
+
+
+def without(corrections, held):
+    """Corrections less the requests of others that are held out, whatever their case and marks."""
+    out = []
+    asked = {words_of(t) for x in held for t in [x["question"]] + x["wordings"]}
+    kept = lambda texts: [t for t in texts if words_of(t) not in asked]
+    for x in corrections:
+        same = kept([x["question"]] + x["wordings"])
+        near, about = kept(x["neighbours"]), kept(x["same_subject"])
+        if len(same) > 1 and near and len(near + about) > 1:
+            out.append(dict(x, question=same[0], wordings=same[1:], neighbours=near,
+                            same_subject=about))
+    return out
+
+
 def padded(lists):
     width = max(len(x) for x in lists)
     return (torch.tensor([x + [x[-1]] * (width - len(x)) for x in lists], device=DEVICE),
@@ -343,6 +362,7 @@ def train(weights, texts, meaning, corrections, a, steps, seconds, rank, seed=0)
         read(a.start, m)
     m = m.to(DEVICE)
     m.train()
+    start_with = [p.detach().clone() for p in m.parameters() if p.requires_grad]
     training = Training(m, texts, Pairs(corrections, texts, meaning), a)
     step_once = training.eager
     if DEVICE == "cuda" and a.graph:
@@ -364,8 +384,8 @@ def train(weights, texts, meaning, corrections, a, steps, seconds, rank, seed=0)
                   f"{float(training.seen) / (1 - 0.99 ** step):.4f}", flush=True)
     print(f"  {step} steps, {time.time() - start:.0f} s", flush=True)
     with torch.no_grad():
-        for p, v in zip(training.trained, training.mean):
-            p.copy_(v)
+        for p, v, begun in zip(training.trained, training.mean, start_with):
+            p.copy_(begun.lerp(v, a.share))
     for module in m.modules():
         if isinstance(module, Linear):
             module.quantize()
@@ -457,6 +477,7 @@ def main():
     p.add_argument("files", nargs="+")
     p.add_argument("-o", "--out", help="write the adapter there")
     p.add_argument("--test", action="append", default=[], help="corrections to report on only")
+    p.add_argument("--without", nargs="+", default=[], help="corrections never to be trained on")
     p.add_argument("--scores", help="write the odds of pairs there")
     p.add_argument("--folds", type=int, default=0,
                    help=f"so many of {FOLDS} parts of the classes are held out, one after another")
@@ -468,16 +489,21 @@ def main():
     p.add_argument("--no-graph", dest="graph", action="store_false",
                    help="launch every kernel of a step anew on a GPU")
     p.add_argument("--start", help="an adapter to start with, a C file that this wrote")
+    p.add_argument("--share", type=float, default=1.0,
+                   help="of what training changed in these weights that is kept")
     p.add_argument("--rank", type=int, nargs="+", default=[4],
                    help="of several the best on the first part that is held out")
     p.add_argument("--rate", type=float, default=2e-3)
+    p.add_argument("--seed", type=int, default=0)
     p.add_argument("--dropout", type=float, default=0.1)
     a = p.parse_args()
     weights = {k: torch.tensor(v) for k, v in load_file(f"{a.embedder}/model.safetensors").items()
                if v.dtype == np.float32}
-    corrections, tests = load(a.files), {name: load([name]) for name in a.test}
+    tests = {name: load([name]) for name in a.test}
+    apart = [x for test in tests.values() for x in test]
+    corrections = without(load(a.files), apart + load(a.without))
     texts = Texts(Embedder(a.embedder))
-    for x in corrections + [x for test in tests.values() for x in test]:
+    for x in corrections + apart:
         for t in [x["question"]] + x["wordings"] + x["neighbours"] + x["same_subject"]:
             texts.add(t)
     texts.ready()
@@ -504,7 +530,7 @@ def main():
     if held:
         rows["held"] = held
         show("held-out classes", held)
-    m = train(weights, texts, meaning, corrections, a, a.steps, a.seconds, ranks[0])
+    m = train(weights, texts, meaning, corrections, a, a.steps, a.seconds, ranks[0], a.seed)
     for name, test in tests.items():
         rows[name] = odds_of(m, texts, test)
         show(name, rows[name])
