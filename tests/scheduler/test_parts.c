@@ -333,8 +333,8 @@ static void long_prompts_are_read_gently(void **state)
     assert_true(n_steps <= 1000 + 50);
 }
 
-/* On a machine that has other work half of the time: steps are compared with those that came shortly
- * before, so rows are not thought to be dear because the machine has become slow, nor cheap. */
+/* On a machine that has other work half of the time: steps are compared with those shortly before,
+ * so that rows do not seem dear because the machine has become slow, nor cheap. */
 static void a_machine_may_change_its_speed(void **state)
 {
     (void)state;
