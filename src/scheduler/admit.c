@@ -303,6 +303,7 @@ static void preempt(rvi_scheduler *s, rvi_job *j)
     }
     rvi_session_suspend(j->s);
     j->s->allowed = 0;
+    s->pace.n_planned = 0; /* the step does not have the rows any more that it was to have */
     rvi_admit_stop(s, j);
     rvi_admit_wait(s, j);
 }

@@ -15,6 +15,7 @@
 #define EACH        2.2 /* and where there are many rows, each as dearly as so many of a few */
 #define NEARLY      1.4 /* times what fits, which it may become */
 #define MOST_NEW    2   /* times the average that one measurement counts for at most */
+#define STRAY       1.4 /* times the average: one step of tokens that takes so long tells nothing */
 #define MOST        4.0 /* times what the tokens take that a step may, if it reads; */
 #define UNHEARD     16  /* and what one takes, where none wait */
 
@@ -154,15 +155,16 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
         follow(&p->unit[p->way], RVI_MAX(seconds / p->last - 1, 0.02) / cost(p, p->n_given),
                p->n_like ? NEW_SHARE : TRIED_SHARE);
     if (n_rows > n_tokens) return;
-    /* a step may take long for another reason, and one that guessed nothing or failed takes less:
-     * what was far too long gives way to what two in a row took */
+    /* a step may take long for another reason, and beside it rows would look free; one that guessed
+     * nothing or failed takes less: what two in a row took is believed */
     bool is_like_last = is_like(p, n_tokens), fell = is_like_last && p->plain > MOST_NEW * seconds;
-    if (fell && !p->fell) {
-        p->fell = true;
+    bool strayed = fell || (is_like_last && p->plain > 0 && seconds > STRAY * p->plain);
+    if (strayed && !p->strayed) {
+        p->strayed = true;
         p->n_since = OFTEN;
         return;
     }
-    p->fell = false;
+    p->strayed = false;
     if (!is_like_last || fell) {
         p->plain = 0;
         memset(p->unit, 0, sizeof p->unit);

@@ -31,7 +31,7 @@ typedef struct rvi_pace {
     unsigned n_trials; /* and how often that was */
     unsigned turn;     /* of which prompt it is to have one row more than others */
     bool seldom;       /* not even one row fits into every step */
-    bool fell;         /* the last step of tokens alone took far less than `plain` */
+    bool strayed;      /* the last step of tokens alone took far less, or more, than `plain` */
     bool alone;        /* in that step nobody reads but long prompts, at this pace */
 } rvi_pace;
 
