@@ -26,10 +26,7 @@ static void count_step(rvi_figures *f, int n_streams, double seconds)
                                          &f->pages_kept, &f->pages_running, &f->pages_hot,
                                          &f->pages_warm, &f->pages_cold,    &f->n_waiting};
     for (int i = 0; i < n_streams; i++) rvi_tally_add(&f->inter_token, rvi_os_seconds() - seconds);
-    rvi_tally_add(&f->step, rvi_os_seconds() - seconds);
-    rvi_figures_add(&f->n_steps, 1);
-    rvi_figures_add(&f->token_rows, (uint64_t)n_streams);
-    rvi_figures_add(&f->prompt_rows, 0);
+    rvi_figures_step(f, n_streams, 0, rvi_os_seconds() - seconds);
     for (size_t i = 0; i < sizeof now / sizeof *now; i++)
         rvi_figures_set(now[i], (uint64_t)n_streams);
 }

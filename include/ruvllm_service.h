@@ -239,7 +239,9 @@ typedef struct rv_service_metrics {
     uint64_t n_steps, prompt_rows, token_rows; /* computed */
     uint64_t prompt_tokens, reused_tokens;     /* of admitted requests; not computed for them */
     uint64_t n_preempted, recomputed_rows;
-    double busy_seconds; /* computing */
+    /* computing; and of that what went into rows of prompts and into tokens, by their numbers in
+     * each step: prompt_rows / prompt_seconds are read in a second */
+    double busy_seconds, prompt_seconds, token_seconds;
     /* seconds */
     rv_histogram queue, first_token, inter_token, step, lookup;
     uint64_t n_guessed, n_right; /* tokens tried as guesses, beside token_rows; that came true */

@@ -41,6 +41,17 @@ static uint64_t read_counter(const atomic_uint_fast64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+void rvi_figures_step(rvi_figures *f, int n_tokens, int n_prompt_rows, double seconds)
+{
+    double ns = RVI_MAX(seconds, 0) * 1e9, rows = RVI_MAX(n_tokens + n_prompt_rows, 1);
+    rvi_tally_add(&f->step, seconds);
+    rvi_figures_add(&f->n_steps, 1);
+    rvi_figures_add(&f->token_rows, (uint64_t)n_tokens);
+    rvi_figures_add(&f->prompt_rows, (uint64_t)n_prompt_rows);
+    rvi_figures_add(&f->token_ns, (uint64_t)(ns * n_tokens / rows));
+    rvi_figures_add(&f->prompt_ns, (uint64_t)(ns * n_prompt_rows / rows));
+}
+
 void rvi_tally_read(const rvi_tally *t, rv_histogram *out)
 {
     *out = (rv_histogram){.sum = (double)read_counter(&t->sum_ns) * 1e-9,
@@ -58,6 +69,8 @@ void rvi_figures_read(const rvi_figures *f, rv_service_metrics *out)
     RVI_TALLIES(X)
 #undef X
     out->busy_seconds = out->step.sum;
+    out->prompt_seconds = (double)read_counter(&f->prompt_ns) * 1e-9;
+    out->token_seconds = (double)read_counter(&f->token_ns) * 1e-9;
 }
 
 double rv_histogram_bound(int i)

@@ -58,11 +58,14 @@ typedef struct rvi_figures {
 #define X(name) rvi_tally name;
     RVI_TALLIES(X)
 #undef X
-} rvi_figures; /* {0} is empty */
+    atomic_uint_fast64_t prompt_ns, token_ns; /* of steps, shared out by rows */
+} rvi_figures;                                /* {0} is empty */
 
 void rvi_figures_add(atomic_uint_fast64_t *counter, uint64_t n);
 void rvi_figures_set(atomic_uint_fast64_t *counter, uint64_t n);
 void rvi_tally_add(rvi_tally *t, double seconds);
+/* A step of so many tokens and rows of prompts took so long. */
+void rvi_figures_step(rvi_figures *f, int n_tokens, int n_prompt_rows, double seconds);
 void rvi_tally_read(const rvi_tally *t, rv_histogram *out);
 void rvi_figures_read(const rvi_figures *f, rv_service_metrics *out); /* all but size */
 

@@ -314,10 +314,7 @@ static void compute(rvi_scheduler *s, int n_rows)
     (void)rvi_answer_advance(s->e, NULL);
     double seconds = rvi_os_seconds() - start;
     rvi_pace_note(&s->pace, n_single, n_rows, seconds);
-    rvi_tally_add(&s->figures.step, seconds);
-    rvi_figures_add(&s->figures.n_steps, 1);
-    rvi_figures_add(&s->figures.token_rows, (uint64_t)n_tokens);
-    rvi_figures_add(&s->figures.prompt_rows, (uint64_t)(n_rows - n_tokens));
+    rvi_figures_step(&s->figures, n_tokens, n_rows - n_tokens, seconds);
 }
 
 static int rows_allowed(const rvi_scheduler *s)

@@ -132,6 +132,18 @@ static double busy_seconds(const rvi_serving *s, const rv_service_metrics *m)
     return m->busy_seconds;
 }
 
+static double prompt_seconds(const rvi_serving *s, const rv_service_metrics *m)
+{
+    (void)s;
+    return m->prompt_seconds;
+}
+
+static double token_seconds(const rvi_serving *s, const rv_service_metrics *m)
+{
+    (void)s;
+    return m->token_seconds;
+}
+
 static double learned_version(const rvi_serving *s, const rv_service_metrics *m)
 {
     (void)m;
@@ -212,6 +224,8 @@ static void put_all(const rvi_server *v, figures *f)
     put_counts(f);
     put_number(f, "gauge", "kv_cache_usage_perc", room_used);
     put_number(f, "counter", "busy_seconds_total", busy_seconds);
+    put_number(f, "counter", "prompt_seconds_total", prompt_seconds);
+    put_number(f, "counter", "token_seconds_total", token_seconds);
     put_number(f, "gauge", "learned_version", learned_version);
     put_times(f);
     put_server(v, f->out);

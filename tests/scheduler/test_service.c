@@ -109,6 +109,9 @@ static void answers_equal_those_alone(void **state)
     assert_int_equal(m.queue.n, 6);
     assert_int_equal(m.first_token.n, 6);
     assert_int_equal(m.prompt_rows + m.reused_tokens, m.prompt_tokens);
+    assert_true(m.prompt_seconds > 0 && m.token_seconds > 0);
+    double shared_out = m.prompt_seconds + m.token_seconds; /* each rounded to nanoseconds */
+    assert_true(fabs(shared_out - m.busy_seconds) < 3e-9 * (double)(m.n_steps + 1));
     rv_service_free(&svc);
     assert_null(svc);
 }
