@@ -12,6 +12,7 @@
 #   make clients         client libraries of PyPI and npm against the server
 #   make check           layers, banned calls, format, exported symbols, unused functions
 #   make tsan            the threaded tests under TSan
+#   make lives           ten thousand random lives of requests under TSan, and under ASan
 #   make fuzz            every parser under libFuzzer (FUZZ_SECONDS=300 each)
 #   make cross           build for aarch64, test under qemu
 #   make wasm-check      the library as WebAssembly under node: the same bits as the native build
@@ -110,7 +111,7 @@ $(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16
 endif
 
 .PHONY: all run chat ready-to-run test test-slow test-all clients fast-programs slow-programs \
-  tsan fuzz fuzz-programs cross wasm-check bench check format examples install uninstall \
+  tsan lives fuzz fuzz-programs cross wasm-check bench check format examples install uninstall \
   conformance conformance-programs deps model models clean deb release
 all: $(BIN) $(LIBRARIES)
 
@@ -295,6 +296,14 @@ tsan: deps
 	@$(RUN) $(THREAD_TESTS:%=build/tsan/%) BUILD=build/tsan BIN=build/tsan/ruvllm \
 	  SAN=-fsanitize=thread OPT="-O1 -g"
 	@TSAN_OPTIONS=die_after_fork=0 tools/run_tests --label tsan $(THREAD_TESTS:%=build/tsan/%)
+
+# Ten thousand random lives of requests, under TSan and under ASan with UBSan.
+lives: deps
+	@$(RUN) build/tsan/tests/scheduler/slow_lives BUILD=build/tsan BIN=build/tsan/ruvllm \
+	  SAN=-fsanitize=thread OPT="-O1 -g"
+	@$(RUN) $(ASAN) build/asan/tests/scheduler/slow_lives
+	@tools/run_tests -j 1 --label lives build/tsan/tests/scheduler/slow_lives \
+	  build/asan/tests/scheduler/slow_lives
 
 # --- fuzzers ---
 FUZZ_SECONDS ?= 300
