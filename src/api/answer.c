@@ -45,7 +45,8 @@ rv_status rvi_api_read_generate(rv_generate_options *o, const rv_generate_option
 
 /* ---- beginning; busy is held ---- */
 
-/* Answers that got a thumb down do not come again. */
+/* Answers that got a thumb down do not come again, unless they were taught since: a lesson from
+ * before it would not speak. */
 static rv_status avoid_disliked(rv_session *s, rv_error *err)
 {
     enum { MOST = 256 };
@@ -58,7 +59,7 @@ rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err)
 {
     rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
     rv_status st = slot.n ? rvi_answer_lock(s->s, &slot, err) : RV_OK;
-    if (!st && s->begun) st = avoid_disliked(s, err);
+    if (!st && s->begun && !slot.n) st = avoid_disliked(s, err);
     s->spoke = !st && slot.n;
     s->begun = false;
     rvi_ids_deinit(&s->slot);

@@ -202,7 +202,7 @@ static bool says(const rvi_json *entry, const char *name, const char *text)
     return known && same_text(known, text);
 }
 
-/* Is exactly this in the list of what was taught? */
+/* Is exactly this in the list of what was taught, and still spoken? */
 static bool is_listed(const rvi_json *status, const lesson *l)
 {
     const rvi_json *list = rvi_json_get(status, l->chosen     ? "preferences"
@@ -211,6 +211,7 @@ static bool is_listed(const rvi_json *status, const lesson *l)
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         const rvi_json *x = rvi_json_at(list, i);
         if (l->question && !says(x, "question", l->question)) continue;
+        if (rvi_json_bool(rvi_json_get(x, "silent"), false)) continue;
         if (l->chosen ? says(x, "chosen", l->chosen) && says(x, "rejected", l->rejected)
             : l->question
                 ? says(x, "answer", l->answer) && says(x, "scope", rv_scope_name(l->scope))

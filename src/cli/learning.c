@@ -325,6 +325,8 @@ static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
             rvi_buf_puts(out, "(waits for training");
         if (!strcmp(rvi_json_string(rvi_json_get(x, "scope"), ""), "exact"))
             rvi_buf_puts(out, "; for this very question");
+        if (rvi_json_bool(rvi_json_get(x, "silent"), false))
+            rvi_buf_puts(out, "; silent since a thumb down");
         rvi_buf_puts(out, ")\n");
         const rvi_json *old = rvi_json_get(x, "instead_of");
         for (size_t k = 0; k < rvi_json_count(old); k++)

@@ -155,9 +155,10 @@ static void put_generation(rvi_buf *out, const rvi_generation *g)
     (void)rvi_buf_putc(out, '}');
 }
 
-/* And what it took the place of. */
-static void put_lesson(rvi_buf *out, size_t before, const rvi_lessons *all, const rvi_lesson *x)
+/* And what it took the place of; silent: a thumb down on its own question ended it. */
+static void put_lesson(rvi_buf *out, size_t before, const rvi_learner *l, const rvi_lesson *x)
 {
+    const rvi_lessons *all = &l->lessons;
     size_t n = 0;
     put_event(out, before, x->event);
     put_text(out, ",", "question", x->question);
@@ -171,7 +172,10 @@ static void put_lesson(rvi_buf *out, size_t before, const rvi_lessons *all, cons
         put_text(out, ",", "answer", old->answer);
         (void)rvi_buf_putc(out, '}');
     }
-    (void)rvi_buf_printf(out, "%s,\"generation\":%d}", n ? "]" : "", x->generation);
+    (void)rvi_buf_printf(out, "%s,\"generation\":%d%s}", n ? "]" : "", x->generation,
+                         rvi_refusals_since(&l->refusals, x->question, x->event)
+                             ? ",\"silent\":true"
+                             : "");
 }
 
 static bool is_in_weights(const rvi_generations *all, uint64_t event)
@@ -257,7 +261,7 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     n = 0;
     for (size_t i = 0; i < l->lessons.n; i++)
         if (rvi_lesson_answers(&l->lessons.list[i]))
-            put_lesson(out, n++, &l->lessons, &l->lessons.list[i]);
+            put_lesson(out, n++, l, &l->lessons.list[i]);
     put_ended(out, l);
     put_instructions(out, &l->lessons);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
