@@ -12,6 +12,7 @@
 #include "learn/recognise/identity.h"
 #include "learn/recognise/recogniser.h"
 #include "learn/recognise/sentences.h"
+#include "learn/recognise/signs.h"
 
 static rvi_recogniser *recogniser(void)
 {
@@ -397,6 +398,41 @@ static void check_apart(const char *text, const char *other, const char *rest, b
     rvi_buf_deinit(&out);
 }
 
+static void check_signs(const char *a, const char *b, bool differ)
+{
+    rvi_text x = {a, strlen(a)}, y = {b, strlen(b)};
+    if (rvi_signs_differ(x, y) != differ || rvi_signs_differ(y, x) != differ)
+        fail_msg("\"%s\" and \"%s\"", a, b);
+}
+
+static void signs_of_numbers_tell_them_apart(void **state)
+{
+    (void)state;
+    check_signs("What is 7 - -3?", "What is 7 - 3?", true);
+    check_signs("What is 7 - -3?", "what's 7 - (-3)", false);
+    check_signs("What is 12 + 30?", "What is -12 + 30?", true);
+    check_signs("7-3", "7 - 3", false);
+    check_signs("f(-2)", "f(2)", true);
+    check_signs("Is it \xE2\x88\x92"
+                "5 degrees?",
+                "Is it -5 degrees?", false);
+    check_signs("How cold is -5.5?", "How cold is 5.5?", true);
+    check_signs("How cold is -5.5?", "How cold is 5?", false); /* other numbers: not its matter */
+    check_signs("What is $5?",
+                "What is \xE2\x82\xAC"
+                "5?",
+                true);
+    check_signs("What is $5?", "What is 5 $?", false);
+    check_signs("What is $5?", "What is 5 dollars?", false);
+    check_signs("What is -$5?", "What is $-5?", false);
+    check_signs("What is -$5?", "What is $5?", true);
+    check_signs("Who plays in COVID-19?", "Who plays in covid 19?", false);
+    check_signs("2024-05-01", "2024 05 01", false);
+    check_signs("from 3 to -3", "from -3 to 3", false);
+    check_signs("", "-", false);
+    check_signs("-", "1", false);
+}
+
 static void shared_sentences_are_left_out(void **state)
 {
     (void)state;
@@ -441,6 +477,7 @@ int main(void)
         cmocka_unit_test(an_earlier_turn_explains_a_request),
         cmocka_unit_test(readings_are_kept),
         cmocka_unit_test(lessons_are_read_before_anybody_asks),
+        cmocka_unit_test(signs_of_numbers_tell_them_apart),
         cmocka_unit_test(shared_sentences_are_left_out),
         cmocka_unit_test(any_bytes_can_be_taught_and_asked),
     };

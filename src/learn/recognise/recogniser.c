@@ -10,6 +10,7 @@
 #include "learn/recognise/judge.h"
 #include "learn/recognise/rest.h"
 #include "learn/recognise/sentences.h"
+#include "learn/recognise/signs.h"
 
 enum {
     HALF = 6,
@@ -371,12 +372,18 @@ static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidat
     return n;
 }
 
+static bool signs_differ(const lesson *x, const char *text, size_t len)
+{
+    return rvi_signs_differ(rvi_text_of(x->question), (rvi_text){text, len});
+}
+
 /* The very question that was taught; where all of it was read, whatever its punctuation and
  * capitals. */
 static bool is_same(const lesson *x, const rvi_reading *asked, const char *text, size_t len)
 {
     const rvi_reading *a = x->asked;
     if (strlen(x->question) == len && !memcmp(x->question, text, len)) return true;
+    if (signs_differ(x, text, len)) return false;
     bool same = a->n == asked->n && a->n && a->n < RVI_READING_WORDS;
     for (int i = 0; same && i < a->n; i++) same = a->words[i].key == asked->words[i].key;
     return same && !a->cut && !asked->cut;
@@ -405,6 +412,7 @@ static rv_status judge(const lesson *x, const rvi_reading *asked, const char *te
     rvi_script script = RVI_MAX(taught->script, asked->script);
     c->probability = 0;
     if (taught->cut || asked->cut || script == RVI_SCRIPT_RUNS) return RV_OK;
+    if (signs_differ(x, text, len)) return RV_OK;
     if (asked->embedded && c->likeness < LONG_LIKENESS && (taught->is_long || asked->is_long))
         return RV_OK;
     c->probability = rvi_judge(taught, x->answered, asked);
