@@ -59,6 +59,7 @@ typedef struct lesson {
     int identity;                  /* the language of a question who one is; 0: it asks for more */
     bool outlined;                 /* its outline was made */
     rvi_reading *about;            /* what stands before a question that needs it; NULL: none */
+    const char *own;               /* and that question */
     rvi_reading *asked, *answered; /* NULL: not needed yet */
 } lesson;
 
@@ -143,6 +144,7 @@ static rv_status find_about(lesson *x, rv_error *err)
         rvi_reading_free(x->about);
         x->about = NULL;
     }
+    x->own = sentence;
     return st;
 }
 
@@ -547,14 +549,18 @@ static void put_in(const rvi_recognised *found, rvi_recognised *out, size_t max,
 }
 
 /* A request, and the part of it that is looked at. lacks_start: its first words were left out, so
- * it says nothing of lessons that have such words. */
+ * it says nothing of lessons that have such words. own: what was said in a request that needs the
+ * turn before, whether words of that were lent to it or not; empty: it needs none. */
 typedef struct part {
     const char *request, *text;
     size_t n_request, len;
     bool lacks_start;
+    rvi_text own;
 } part;
 
-/* Those that a long request seems to ask for, once more without what it shares with them. */
+/* Those that a long request seems to ask for, once more without what it shares with them; and of
+ * two requests behind what they are about, these alone: "Lunch. And dinner?" and "Lunch. And
+ * breakfast?" share all the rest. */
 static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const part *p,
                              const rvi_reading *asked, rv_error *err)
 {
@@ -563,11 +569,14 @@ static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const
         candidate *c = &list[i];
         const lesson *x = &r->lessons[c->at];
         float rest = 1;
-        if (c->same || (r->embedder && !c->compared) || c->probability < sure_of(r) ||
-            !(x->asked->is_long || asked->is_long))
-            continue;
-        st = rvi_rest_judge(r->embedder, x->question, x->answered, p->request, p->n_request, &rest,
-                            err);
+        bool is_long = x->asked->is_long || asked->is_long, follows = x->about && p->own.len;
+        if (c->same || (r->embedder && !c->compared) || c->probability < sure_of(r)) continue;
+        if (is_long)
+            st = rvi_rest_judge(r->embedder, x->question, x->answered, p->request, p->n_request,
+                                &rest, err);
+        else if (follows)
+            st =
+                rvi_rest_compare(r->embedder, rvi_text_of(x->own), x->answered, p->own, &rest, err);
         c->probability = fminf(c->probability, rest);
     }
     return st;
@@ -667,11 +676,13 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
     if (st || !r->n) return st;
     if (n_bare < end) st = ask_same(r, request, end, out, max, n, err);
-    part p = {request, bare, end, n_bare, false};
+    bool follows = false;
+    if (!st) st = rvi_follow_is_one(request, &follows, err);
+    part p = {request, bare, end, n_bare, false, {bare, follows ? n_bare : 0}};
     if (!st && !*n) st = ask_part(r, &p, out, max, n, err);
     if (!st) st = ask_identity(r, &p, out, max, n, err);
     bool sure = !st && *n && out[0].sure;
-    p = (part){request, asking, end, n_asking, asking > sentence};
+    p = (part){request, asking, end, n_asking, asking > sentence, {0}};
     if (!st && n_asking && n_asking < n_bare && !sure) st = ask_part(r, &p, out, max, n, err);
     return st;
 }
@@ -745,7 +756,7 @@ rv_status rvi_recogniser_follow(rvi_recogniser *r, const char *earlier, const ch
     if (!st && r->n) st = resolve(r, earlier, bare, end, &meant, err);
     for (size_t i = 0; !st && i < meant.n; i++) {
         const rvi_buf *text = &meant.texts[i];
-        const part p = {text->data, text->data, text->len, text->len, false};
+        const part p = {text->data, text->data, text->len, text->len, false, {bare, end}};
         st = ask_part(r, &p, out, max, n, err);
     }
     *last = meant.n > 0 || !tells_nothing(earlier);

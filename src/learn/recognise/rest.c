@@ -6,12 +6,12 @@
 #include "learn/recognise/judge.h"
 #include "learn/recognise/sentences.h"
 
-static rv_status judge(rvi_embedder *embedder, const rvi_buf *question, const rvi_reading *answer,
-                       const rvi_buf *request, float *out, rv_error *err)
+rv_status rvi_rest_compare(rvi_embedder *embedder, rvi_text question, const rvi_reading *answer,
+                           rvi_text request, float *out, rv_error *err)
 {
     rvi_reading *a = NULL, *b = NULL;
-    rv_status st = rvi_reading_new(&a, embedder, question->data, question->len, false, err);
-    if (!st) st = rvi_reading_new(&b, embedder, request->data, request->len, false, err);
+    rv_status st = rvi_reading_new(&a, embedder, question.data, question.len, false, err);
+    if (!st) st = rvi_reading_new(&b, embedder, request.data, request.len, false, err);
     /* what has no words asks for nothing, and of a text too long to be read the end is missing */
     bool tells = !st && a->n && b->n && !a->cut && !b->cut;
     float p = tells ? rvi_judge(a, answer, b) : 1;
@@ -36,7 +36,8 @@ rv_status rvi_rest_judge(rvi_embedder *embedder, const char *question, const rvi
     (void)rvi_sentences_apart(request, len, question, n, &asked);
     rv_status st = taught.failed || asked.failed ? rvi_nomem(err, "sentences") : RV_OK;
     if (!st && share && taught.len && asked.len)
-        st = judge(embedder, &taught, answer, &asked, out, err);
+        st = rvi_rest_compare(embedder, (rvi_text){taught.data, taught.len}, answer,
+                              (rvi_text){asked.data, asked.len}, out, err);
     rvi_buf_deinit(&asked);
     rvi_buf_deinit(&taught);
     return st;

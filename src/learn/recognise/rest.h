@@ -6,10 +6,16 @@
 #ifndef RVI_LEARN_RECOGNISE_REST_H
 #define RVI_LEARN_RECOGNISE_REST_H
 
+#include "base/utf8.h"
 #include "learn/recognise/reading.h"
 
+/* The probability that one text asks for what the other does, each by itself; 1: one of them has no
+ * words, or is too long to be read. answer: of the lesson. embedder NULL: there is none. */
+rv_status rvi_rest_compare(rvi_embedder *embedder, rvi_text question, const rvi_reading *answer,
+                           rvi_text request, float *out, rv_error *err) RVI_MUST_CHECK;
+
 /* The probability that what is left of a request asks for what is left of a question; 1: they share
- * no sentence, or one has nothing else. answer: of the lesson. embedder NULL: there is none. */
+ * no sentence, or one has nothing else. */
 rv_status rvi_rest_judge(rvi_embedder *embedder, const char *question, const rvi_reading *answer,
                          const char *request, size_t len, float *out, rv_error *err) RVI_MUST_CHECK;
 
