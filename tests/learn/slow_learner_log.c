@@ -80,6 +80,30 @@ static void logs_know_what_a_group_knew(void **state)
     close_both(l, &store);
 }
 
+/* Five lessons, four of which an adapter may hold: three and two, not four and one. */
+static void what_waits_is_shared_out_evenly(void **state)
+{
+    static const struct {
+        int limit, first;
+    } groups[] = {{1, 1}, {2, 2}, {3, 3}, {4, 3}, {5, 5}, {20, 5}};
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(groups); i++) {
+        rvi_store store;
+        rvi_learner_options o = tiny_options();
+        o.group_size = groups[i].limit;
+        rvi_learner *l = open_new(&store, &o);
+        rvi_job r = {.kind = &rvi_job_trains};
+        teach_two(l);
+        teach(l, city, "Oslo");
+        teach(l, car, "blue");
+        teach(l, "Who has the key?", "Ann");
+        assert_ok(r.kind->take(&r, l, err));
+        assert_int_equal(r.n, groups[i].first);
+        rvi_job_drop(&r);
+        close_both(l, &store);
+    }
+}
+
 /* ---- opened again ---- */
 
 static void learners_open_as_they_were(void **state)
@@ -158,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logs_make_the_same_generations),
         cmocka_unit_test(logs_know_what_a_group_knew),
+        cmocka_unit_test(what_waits_is_shared_out_evenly),
         cmocka_unit_test(learners_open_as_they_were),
         cmocka_unit_test(numbers_are_given_once),
     };

@@ -56,13 +56,22 @@ size_t rvi_learner_standing(const rvi_learner *l)
     return n;
 }
 
+/* What waits as groups of much the same size, none above the limit: lessons are kept apart the
+ * better the fewer share an adapter. */
+static size_t even_share(size_t waiting, int limit)
+{
+    size_t groups = (waiting + (size_t)limit - 1) / (size_t)limit;
+    return groups ? (waiting + groups - 1) / groups : 0;
+}
+
 static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     bool pairs = is_of_pairs(j), shared = !pairs && l->o.shared;
     rv_status st = rvi_learner_own(l, err);
     if (!st && shared) st = rvi_shared_restore(l, err); /* a round may have failed since */
     if (st) return st;
-    size_t n = l->lessons.n + 1, most = pairs ? n : (size_t)l->o.group_size;
+    size_t n = l->lessons.n + 1,
+           most = pairs ? n : even_share(rvi_learner_waiting(l), l->o.group_size);
     j->waiting = rvi_alloc_array(n, sizeof *j->waiting);
     j->old = rvi_alloc_array(n, sizeof *j->old);
     j->events = rvi_alloc_array(n, sizeof *j->events);
