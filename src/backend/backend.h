@@ -411,6 +411,8 @@ typedef struct rvi_cuda_options {
  * run on. */
 rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *options,
                                const rvi_log *log, rv_error *err) RVI_MUST_CHECK;
+/* Does this machine have a driver, whether or not its device can be used? */
+bool rvi_backend_cuda_has_driver(void);
 /* Bytes of a CUDA device that nobody uses, and all of them; both 0: it does not say. */
 void rvi_backend_cuda_memory(rvi_backend *be, size_t *left, size_t *total);
 /* What `reserve` for these rows and columns, and attention with heads of this size, take of it. */

@@ -42,7 +42,19 @@ if [ "$card" = "fake device" ]; then
     FAKE_DEVICE="7.5 65536"
     check "run: an old card" 1 - "compute capability is 7.5, 8.0 or later" "$rv" run $spm hi -n 4 \
         --device cuda
+    check "run: an old card, a GPU if it can be used" 0 . \
+        "warning: computing on the CPU, not on a GPU: .* compute capability is 7.5" \
+        "$rv" run $spm hi -n 2 --greedy --device auto -t 1 --ctx 64
     unset FAKE_DEVICE
+    check "run: a GPU if it can be used" 0 . - "$rv" run $spm hi -n 2 --greedy --device auto -t 1 \
+        --ctx 64
+    mkdir "$tmp/none" && : >"$tmp/none/libcuda.so.1" # hides what the machine has
+    check "run: no driver, a GPU if it can be used" 0 . - env LD_LIBRARY_PATH="$tmp/none" \
+        "$rv" run $spm hi -n 2 --greedy --device auto -t 1 --ctx 64
+    check "run: no driver, and more messages" 0 . \
+        "info: computing on the CPU, not on a GPU: no CUDA driver" \
+        env LD_LIBRARY_PATH="$tmp/none" "$rv" run $spm hi -n 2 --greedy --device auto -t 1 \
+        --ctx 64 -v
 fi
 
 # --- what is measured says what it ran on

@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#include "backend/backend.h"
+
+static const char system_driver[] = "libcuda.so.1";
+
 static rv_status find_functions(rvi_cu_driver *d, const char *name, rv_error *err)
 {
     const char *missing = NULL;
@@ -18,7 +22,7 @@ static rv_status find_functions(rvi_cu_driver *d, const char *name, rv_error *er
 rv_status rvi_cu_driver_open(rvi_cu_driver *out, const char *name, int least_version, rv_error *err)
 {
     *out = (rvi_cu_driver){0};
-    if (!name) name = "libcuda.so.1";
+    if (!name) name = system_driver;
     if (!(out->library = rvi_library_open(name)))
         return rvi_error(err, RV_E_UNSUPPORTED, "no CUDA driver: %s cannot be loaded", name);
     rv_status st = find_functions(out, name, err);
@@ -36,6 +40,13 @@ rv_status rvi_cu_driver_open(rvi_cu_driver *out, const char *name, int least_ver
                  : rvi_cu_error(out, r, "starting the CUDA driver", err);
     if (st) rvi_cu_driver_close(out);
     return st;
+}
+
+bool rvi_backend_cuda_has_driver(void)
+{
+    rvi_library *l = rvi_library_open(system_driver);
+    rvi_library_close(l);
+    return l != NULL;
 }
 
 void rvi_cu_driver_close(rvi_cu_driver *d)
