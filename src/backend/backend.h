@@ -405,6 +405,7 @@ typedef struct rvi_cuda_options {
     bool exact;         /* f32 activations */
     const char *driver; /* the driver's library; NULL: the system's */
     const void *image;  /* compiled kernels; NULL: those in the program */
+    int image_version;  /* of CUDA that `image` needs, 1000 * major + 10 * minor; 0: any */
 } rvi_cuda_options;
 
 /* RV_E_UNSUPPORTED: no kernels in this program, no driver, too old a driver, no device that they

@@ -19,6 +19,8 @@ typedef struct fake_state {
     bool is_silent;
     int major, minor, shared;
     bool compiles;
+    int opening, loading;
+    size_t left_then;
 } fake_state;
 
 /* The library stays loaded, so that what is set here is there when the backend opens it. */

@@ -36,15 +36,72 @@ static void what_is_missing(void **state)
     refuses(&other, RV_E_CONFIG, "there is no CUDA device 1: devices 0..0 were found");
     fake()->n_devices = 0;
     refuses(&o, RV_E_UNSUPPORTED, "finds no device");
-    if (rvi_cuda_embedded().data) {
-        fake()->n_devices = 1;
-        fake()->version = 11040;
-        o.image = NULL;
-        refuses(&o, RV_E_UNSUPPORTED, "the CUDA driver knows CUDA 11.4; this program needs");
-    } else {
-        o.image = NULL;
-        refuses(&o, RV_E_UNSUPPORTED, "built without CUDA kernels");
+    o.image = NULL;
+    if (!rvi_cuda_embedded().data) refuses(&o, RV_E_UNSUPPORTED, "built without CUDA kernels");
+}
+
+/* A driver that cannot do what this program needs, a device that others have: said in a sentence,
+ * and nothing is left behind. */
+static void what_is_too_old(void **state)
+{
+    (void)state;
+    rvi_backend *be;
+    rvi_cuda_options o = {
+        .n_threads = 1, .driver = FAKE_DRIVER, .image = "in the library", .image_version = 12040};
+    fake()->version = 12030;
+    refuses(&o, RV_E_UNSUPPORTED,
+            "the CUDA driver knows CUDA 12.3, this program needs 12.4: install a newer driver");
+    fake()->version = 12040;
+    assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
+    be->ops->free(be);
+    fake()->loading = RVI_CU_CANNOT_COMPILE;
+    refuses(&o, RV_E_UNSUPPORTED, "too old to compile the kernels of this program");
+    fake()->loading = 999;
+    refuses(&o, RV_E_UNSUPPORTED, "loading kernels: CUDA_ERROR_UNKNOWN (999)");
+    fake()->loading = 0;
+    fake()->opening = RVI_CU_UNAVAILABLE;
+    refuses(&o, RV_E_UNSUPPORTED, "CUDA device 0 cannot be used: another program has it for");
+    fake()->opening = RVI_CU_OUT_OF_MEMORY;
+    refuses(&o, RV_E_NOMEM, "CUDA device 0 has no memory left to be opened");
+    fake()->opening = 999;
+    refuses(&o, RV_E_UNSUPPORTED, "opening the CUDA device: CUDA_ERROR_UNKNOWN (999)");
+    fake()->opening = 0;
+    fake()->memory = 1 << 20;
+    refuses(&o, RV_E_NOMEM, "MiB are missing");
+}
+
+/* KV caches that only the CPU has are refused by their names. */
+static void other_caches(void **state)
+{
+    (void)state;
+    static const struct {
+        rv_kv_type type;
+        int head_size;
+        const char *says; /* NULL: it can be had */
+    } cases[] = {{RV_KV_WARM, 64, "no KV cache of type warm: f32, f16 and q8 can be had"},
+                 {RV_KV_TIERED, 64, "no KV cache of type tiered"},
+                 {RV_KV_F16, 528,
+                  "heads of 528 elements are too large for a CUDA device (at most "
+                  "512)"},
+                 {RV_KV_F16, 512, NULL}};
+    rvi_backend *be;
+    assert_ok(open_fake(&be, false, NULL, err));
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_kv_store *kv;
+        rv_error why = {0};
+        rvi_kv_spec spec = {.n_layers = 1,
+                            .n_pages = 1,
+                            .n_kv_heads = 1,
+                            .head_size = cases[i].head_size,
+                            .type = cases[i].type};
+        rv_status st = be->ops->kv_new(be, &kv, &spec, &why);
+        assert_int_equal(st, cases[i].says ? RV_E_UNSUPPORTED : RV_OK);
+        if (!cases[i].says)
+            be->ops->kv_free(be, kv);
+        else if (!strstr(why.text, cases[i].says))
+            fail_msg("'%s' does not say '%s'", why.text, cases[i].says);
     }
+    be->ops->free(be);
 }
 
 static void open_model(golden *g, const char *path, const char *expected, bool exact)
@@ -686,6 +743,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_missing, reset, reset),
+        cmocka_unit_test_setup_teardown(what_is_too_old, reset, reset),
+        cmocka_unit_test_setup_teardown(other_caches, reset, reset),
         cmocka_unit_test_setup_teardown(no_memory, reset, reset),
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(single_tokens, reset, reset),

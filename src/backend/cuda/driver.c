@@ -15,7 +15,8 @@ static rv_status find_functions(rvi_cu_driver *d, const char *name, rv_error *er
     RVI_CU_FUNCTIONS(X)
 #undef X
     if (!missing) return RV_OK;
-    return rvi_error(err, RV_E_UNSUPPORTED, "the CUDA driver %s is too old: it has no %s", name,
+    return rvi_error(err, RV_E_UNSUPPORTED,
+                     "the CUDA driver %s is too old: it has no %s; install a newer one", name,
                      missing);
 }
 
@@ -30,13 +31,16 @@ rv_status rvi_cu_driver_open(rvi_cu_driver *out, const char *name, int least_ver
     if (!st && (r = out->driver_version(&out->version)))
         st = rvi_cu_error(out, r, "asking the CUDA driver for its version", err);
     if (!st && out->version < least_version)
-        st = rvi_error(err, RV_E_UNSUPPORTED,
-                       "the CUDA driver knows CUDA %d.%d; this program needs %d.%d",
-                       out->version / 1000, out->version % 1000 / 10, least_version / 1000,
-                       least_version % 1000 / 10);
+        st = rvi_error(
+            err, RV_E_UNSUPPORTED,
+            "the CUDA driver knows CUDA %d.%d, this program needs %d.%d: install a newer driver",
+            out->version / 1000, out->version % 1000 / 10, least_version / 1000,
+            least_version % 1000 / 10);
     if (!st && (r = out->init(0)))
         st = r == RVI_CU_NO_DEVICE
-                 ? rvi_error(err, RV_E_UNSUPPORTED, "the CUDA driver finds no device")
+                 ? rvi_error(err, RV_E_UNSUPPORTED,
+                             "the CUDA driver finds no device (CUDA_VISIBLE_DEVICES can "
+                             "hide it)")
                  : rvi_cu_error(out, r, "starting the CUDA driver", err);
     if (st) rvi_cu_driver_close(out);
     return st;
