@@ -75,6 +75,7 @@ struct fake_state {
     int major, minor, shared;  /* compute capability; shared memory of a block, in bytes */
     bool compiles;             /* what is for 8.0, as CUDA_FORCE_PTX_JIT makes drivers do */
     int opening, loading;      /* what opening the device and loading kernels return */
+    int processors;
     size_t left_then;          /* bytes that others leave once they were asked for; 0: what there is */
 };
 /* Programs that cannot reach fake_driver say in variables what is to go wrong. */
@@ -85,7 +86,7 @@ static long long number_of(const char *variable, long long otherwise)
 }
 static fake_state state = {(int)number_of("FAKE_VERSION", 13000), 1, (size_t)number_of("FAKE_DEVICE_MEMORY", 1ll << 40), 0, 0,
                            (long)number_of("FAKE_FAIL_AFTER", -1), 0, 0, 0, 0, false, 9, 0, MOST_SHARED, false,
-                           (int)number_of("FAKE_OPENING", 0), (int)number_of("FAKE_LOADING", 0),
+                           (int)number_of("FAKE_OPENING", 0), (int)number_of("FAKE_LOADING", 0), 64,
                            (size_t)number_of("FAKE_LEFT_THEN", 0)};
 /* FAKE_DEVICE: "8.6 101376": another card, for whole programs. */
 static const bool is_another = [] {
@@ -184,7 +185,7 @@ API cuDeviceGetAttribute(int *v, int attribute, int)
     case 75: *v = state.major; break;
     case 76: *v = state.minor; break;
     case 97: *v = state.shared; break;
-    case 16: *v = 64; break; /* processors */
+    case 16: *v = state.processors; break;
     default: *v = 8;
     }
     return 0;
