@@ -148,8 +148,9 @@ typedef struct rv_runtime_options {
     int wait;    /* when another thread is computing: RV_WAIT_FOREVER (the default) waits for it,
                     RV_WAIT_NEVER returns RV_E_BUSY at once, n > 0 waits n milliseconds */
     const char *device; /* what computes: NULL or "cpu", "cuda" or "cuda:N" (a GPU, by its number),
-                           "auto" (a GPU that can be used, otherwise the CPU). RV_E_UNSUPPORTED:
-                           there is no such GPU, or the library was built without CUDA */
+                           "auto" (a GPU that can be used, otherwise the CPU; the log says why, as a
+                           warning where there is a driver). RV_E_UNSUPPORTED: there is no such
+                           GPU, or the library was built without CUDA */
 } rv_runtime_options;
 
 RV_API rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *o, rv_error *err);

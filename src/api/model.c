@@ -225,6 +225,17 @@ static rv_status place(rv_model *m, rvi_source *source, const rv_open_options *o
                                       err);
 }
 
+/* Weights that found no room where there was some when their layers were placed: what is missing
+ * now. */
+static rv_status explain_memory(const rv_model *m, const rv_open_options *o, rv_error *err)
+{
+    int n;
+    rv_error why;
+    rvi_room room = rvi_api_room(m->rt, m->sizes, o->gpu_tokens);
+    if (rvi_place(&n, m->sizes, m->rt->be, &room, m->gpu_layers, m->name, &why) && err) *err = why;
+    return RV_E_NOMEM;
+}
+
 /* Where the caller has an allocator or wants one thread, nothing runs beside it. */
 static rv_status open_weights(rv_model *m, rvi_source *take, const char *dir,
                               const rv_open_options *o, rv_error *err)
@@ -244,6 +255,7 @@ static rv_status open_weights(rv_model *m, rvi_source *take, const char *dir,
                                                 .beside_ctx = &v,
                                                 .quantize = o->quantize != 0},
                            err);
+    if (st == RV_E_NOMEM && m->sizes && !m->model) st = explain_memory(m, o, err);
     if (st || !v.st) return st;
     if (err) *err = v.err;
     return v.st;

@@ -133,7 +133,9 @@ static rv_status open_backend(rv_runtime *rt, const rv_runtime_options *o, rv_er
     rv_error why;
     rv_status st = rvi_backend_cuda_new(&rt->be, &cuda, &rt->log, automatic ? &why : err);
     if (!automatic || !st) return st;
-    rvi_log_write(&rt->log, RVI_LOG_INFO, "computing on the CPU: %s", why.text);
+    /* who installed a driver has a GPU, and may think that it computes */
+    rvi_log_write(&rt->log, rvi_backend_cuda_has_driver() ? RVI_LOG_WARN : RVI_LOG_INFO,
+                  "computing on the CPU, not on a GPU: %s", why.text);
     return open_cpu(rt, o, err);
 }
 

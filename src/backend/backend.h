@@ -405,12 +405,15 @@ typedef struct rvi_cuda_options {
     bool exact;         /* f32 activations */
     const char *driver; /* the driver's library; NULL: the system's */
     const void *image;  /* compiled kernels; NULL: those in the program */
+    int image_version;  /* of CUDA that `image` needs, 1000 * major + 10 * minor; 0: any */
 } rvi_cuda_options;
 
 /* RV_E_UNSUPPORTED: no kernels in this program, no driver, too old a driver, no device that they
  * run on. */
 rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *options,
                                const rvi_log *log, rv_error *err) RVI_MUST_CHECK;
+/* Does this machine have a driver, whether or not its device can be used? */
+bool rvi_backend_cuda_has_driver(void);
 /* Bytes of a CUDA device that nobody uses, and all of them; both 0: it does not say. */
 void rvi_backend_cuda_memory(rvi_backend *be, size_t *left, size_t *total);
 /* What `reserve` for these rows and columns, and attention with heads of this size, take of it. */

@@ -19,6 +19,9 @@ typedef struct fake_state {
     bool is_silent;
     int major, minor, shared;
     bool compiles;
+    int opening, loading;
+    int processors;
+    size_t left_then;
 } fake_state;
 
 /* The library stays loaded, so that what is set here is there when the backend opens it. */
@@ -46,6 +49,7 @@ static inline int reset(void **state)
                            .minor = card.minor,
                            .shared = card.shared,
                            .n_devices = 1,
+                           .processors = 64,
                            .memory = (size_t)1 << 40,
                            .used = used,
                            .fail_after = -1};

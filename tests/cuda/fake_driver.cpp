@@ -74,14 +74,20 @@ struct fake_state {
     bool is_silent;            /* of its memory */
     int major, minor, shared;  /* compute capability; shared memory of a block, in bytes */
     bool compiles;             /* what is for 8.0, as CUDA_FORCE_PTX_JIT makes drivers do */
+    int opening, loading;      /* what opening the device and loading kernels return */
+    int processors;
+    size_t left_then;          /* bytes that others leave once they were asked for; 0: what there is */
 };
-/* FAKE_DEVICE_MEMORY: its bytes, for programs that cannot reach fake_driver. */
-static size_t memory_of_device()
+/* Programs that cannot reach fake_driver say in variables what is to go wrong. */
+static long long number_of(const char *variable, long long otherwise)
 {
-    const char *bytes = getenv("FAKE_DEVICE_MEMORY");
-    return bytes ? (size_t)strtoull(bytes, nullptr, 10) : (size_t)1 << 40;
+    const char *text = getenv(variable);
+    return text ? strtoll(text, nullptr, 10) : otherwise;
 }
-static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0, 0, false, 9, 0, MOST_SHARED, false};
+static fake_state state = {(int)number_of("FAKE_VERSION", 13000), 1, (size_t)number_of("FAKE_DEVICE_MEMORY", 1ll << 40), 0, 0,
+                           (long)number_of("FAKE_FAIL_AFTER", -1), 0, 0, 0, 0, false, 9, 0, MOST_SHARED, false,
+                           (int)number_of("FAKE_OPENING", 0), (int)number_of("FAKE_LOADING", 0), 64,
+                           (size_t)number_of("FAKE_LEFT_THEN", 0)};
 /* FAKE_DEVICE: "8.6 101376": another card, for whole programs. */
 static const bool is_another = [] {
     const char *card = getenv("FAKE_DEVICE");
@@ -147,7 +153,9 @@ API cuGetErrorName(int r, const char **name)
 {
     *name = r == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
             : r == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : r == 46  ? "CUDA_ERROR_DEVICE_UNAVAILABLE"
             : r == 100 ? "CUDA_ERROR_NO_DEVICE"
+            : r == 222 ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
                        : "CUDA_ERROR_UNKNOWN";
     return 0;
 }
@@ -177,13 +185,14 @@ API cuDeviceGetAttribute(int *v, int attribute, int)
     case 75: *v = state.major; break;
     case 76: *v = state.minor; break;
     case 97: *v = state.shared; break;
-    case 16: *v = 64; break; /* processors */
+    case 16: *v = state.processors; break;
     default: *v = 8;
     }
     return 0;
 }
 API cuDevicePrimaryCtxRetain(void **c, int)
 {
+    if (state.opening) return state.opening;
     *c = &state;
     return 0;
 }
@@ -200,12 +209,14 @@ API cuMemGetInfo_v2(size_t *left, size_t *total)
     if (state.is_silent) return 1;
     *left = state.memory - state.used;
     *total = state.memory;
+    if (state.left_then) state.memory = state.used + state.left_then;
+    state.left_then = 0;
     return 0;
 }
 API cuModuleLoadData(void **m, const void *)
 {
     *m = &state;
-    return state.major < 8 ? 209 : 0;
+    return state.loading ? state.loading : state.major < 8 ? 209 : 0;
 }
 API cuModuleUnload(void *)
 {

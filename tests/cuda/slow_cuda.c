@@ -36,15 +36,72 @@ static void what_is_missing(void **state)
     refuses(&other, RV_E_CONFIG, "there is no CUDA device 1: devices 0..0 were found");
     fake()->n_devices = 0;
     refuses(&o, RV_E_UNSUPPORTED, "finds no device");
-    if (rvi_cuda_embedded().data) {
-        fake()->n_devices = 1;
-        fake()->version = 11040;
-        o.image = NULL;
-        refuses(&o, RV_E_UNSUPPORTED, "the CUDA driver knows CUDA 11.4; this program needs");
-    } else {
-        o.image = NULL;
-        refuses(&o, RV_E_UNSUPPORTED, "built without CUDA kernels");
+    o.image = NULL;
+    if (!rvi_cuda_embedded().data) refuses(&o, RV_E_UNSUPPORTED, "built without CUDA kernels");
+}
+
+/* A driver that cannot do what this program needs, a device that others have: said in a sentence,
+ * and nothing is left behind. */
+static void what_is_too_old(void **state)
+{
+    (void)state;
+    rvi_backend *be;
+    rvi_cuda_options o = {
+        .n_threads = 1, .driver = FAKE_DRIVER, .image = "in the library", .image_version = 12040};
+    fake()->version = 12030;
+    refuses(&o, RV_E_UNSUPPORTED,
+            "the CUDA driver knows CUDA 12.3, this program needs 12.4: install a newer driver");
+    fake()->version = 12040;
+    assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
+    be->ops->free(be);
+    fake()->loading = RVI_CU_CANNOT_COMPILE;
+    refuses(&o, RV_E_UNSUPPORTED, "too old to compile the kernels of this program");
+    fake()->loading = 999;
+    refuses(&o, RV_E_UNSUPPORTED, "loading kernels: CUDA_ERROR_UNKNOWN (999)");
+    fake()->loading = 0;
+    fake()->opening = RVI_CU_UNAVAILABLE;
+    refuses(&o, RV_E_UNSUPPORTED, "CUDA device 0 cannot be used: another program has it for");
+    fake()->opening = RVI_CU_OUT_OF_MEMORY;
+    refuses(&o, RV_E_NOMEM, "CUDA device 0 has no memory left to be opened");
+    fake()->opening = 999;
+    refuses(&o, RV_E_UNSUPPORTED, "opening the CUDA device: CUDA_ERROR_UNKNOWN (999)");
+    fake()->opening = 0;
+    fake()->memory = 1 << 20;
+    refuses(&o, RV_E_NOMEM, "MiB are missing");
+}
+
+/* KV caches that only the CPU has are refused by their names. */
+static void other_caches(void **state)
+{
+    (void)state;
+    static const struct {
+        rv_kv_type type;
+        int head_size;
+        const char *says; /* NULL: it can be had */
+    } cases[] = {{RV_KV_WARM, 64, "no KV cache of type warm: f32, f16 and q8 can be had"},
+                 {RV_KV_TIERED, 64, "no KV cache of type tiered"},
+                 {RV_KV_F16, 528,
+                  "heads of 528 elements are too large for a CUDA device (at most "
+                  "512)"},
+                 {RV_KV_F16, 512, NULL}};
+    rvi_backend *be;
+    assert_ok(open_fake(&be, false, NULL, err));
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_kv_store *kv;
+        rv_error why = {0};
+        rvi_kv_spec spec = {.n_layers = 1,
+                            .n_pages = 1,
+                            .n_kv_heads = 1,
+                            .head_size = cases[i].head_size,
+                            .type = cases[i].type};
+        rv_status st = be->ops->kv_new(be, &kv, &spec, &why);
+        assert_int_equal(st, cases[i].says ? RV_E_UNSUPPORTED : RV_OK);
+        if (!cases[i].says)
+            be->ops->kv_free(be, kv);
+        else if (!strstr(why.text, cases[i].says))
+            fail_msg("'%s' does not say '%s'", why.text, cases[i].says);
     }
+    be->ops->free(be);
 }
 
 static void open_model(golden *g, const char *path, const char *expected, bool exact)
@@ -482,6 +539,68 @@ static void smaller_cards(void **state)
     refuses(&o, RV_E_UNSUPPORTED, "its compute capability is 7.5, 8.0 or later is needed");
 }
 
+/* A part of a card (MIG) has few processors, so that rings are for rows with few segments too, and
+ * blocks have many tiles: one row has the bits that it has beside another. */
+static void one_row_alone(rvi_backend *be, int n_in, bool gated)
+{
+    enum { OUT = 400, MOST = 1024 };
+    static uint8_t bytes[2][OUT * MOST];
+    float x[2][MOST], y[OUT], one[OUT];
+    unsigned seed = 7;
+    rvi_tensor *w[2], *in, *out, *up;
+    rvi_pack *pack[2];
+    size_t row = rvi_qtype_row_bytes(RVI_Q4_0, (size_t)n_in);
+    for (int i = 0; i < 2; i++) {
+        for (size_t k = 0; k < OUT * row; k++)
+            bytes[i][k] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
+        for (int k = 0; k < n_in; k++)
+            x[i][k] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
+        rvi_tensor_view view = {.name = "w",
+                                .type = RVI_Q4_0,
+                                .n_dims = 2,
+                                .shape = {OUT, (uint64_t)n_in},
+                                .data = bytes[i],
+                                .n_bytes = OUT * row};
+        assert_ok(be->ops->weight_new(be, &w[i], &view, err));
+        assert_ok(be->ops->pack_new(be, &pack[i], be->ops->pack_bytes(be, w[i]), err));
+        be->ops->pack(be, pack[i], w[i]);
+    }
+    assert_ok(be->ops->rows_new(be, &in, 2, n_in, err));
+    assert_ok(be->ops->rows_new(be, &out, 2, OUT, err));
+    assert_ok(be->ops->rows_new(be, &up, 2, OUT, err));
+    rvi_cols to = rvi_cols_of(out, 0, OUT);
+    for (int n = 2; n >= 1; n--) {
+        rvi_matmul m = {.x = rvi_cols_of(in, 0, n_in),
+                        .part = {{w[0], NULL, to}, {w[1], NULL, rvi_cols_of(up, 0, OUT)}},
+                        .n_parts = gated ? 2 : 1,
+                        .n_rows = n,
+                        .glu = RVI_GLU_SILU};
+        if (gated) m.gated = to;
+        for (int r = 0; r < n; r++) be->ops->rows_write(be, m.x, r, x[r]);
+        be->ops->matmul(be, &m);
+        const rvi_cuda *c = rvi_cuda_of(be);
+        bool ring = rvi_cuda_is_ring(c->commands[c->n_commands - 1].kernel);
+        assert_int_equal(ring, n == 1 && rvi_cuda_segments(n_in) > (gated ? 2 : 4));
+        be->ops->rows_read(be, to, 0, n == 2 ? y : one);
+    }
+    assert_memory_equal(one, y, sizeof y);
+    rvi_tensor *all[] = {w[0], w[1], in, out, up};
+    for (size_t i = 0; i < RVI_COUNT(all); i++) be->ops->tensor_free(be, all[i]);
+    for (int i = 0; i < 2; i++) be->ops->pack_free(be, pack[i]);
+}
+
+static void few_processors(void **state)
+{
+    (void)state;
+    rvi_backend *be;
+    fake()->processors = 1;
+    assert_ok(open_fake(&be, false, NULL, err));
+    for (int gated = 0; gated < 2; gated++)
+        for (int n = 256; n <= 1024; n += 256) one_row_alone(be, n, gated);
+    assert_ok(be->ops->check(be, err));
+    be->ops->free(be);
+}
+
 /* A driver that compiles for 8.0 what could be had for 9.0: kernels that have no code there are
  * left alone. */
 static void compiled_for_another(void **state)
@@ -686,6 +805,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_missing, reset, reset),
+        cmocka_unit_test_setup_teardown(what_is_too_old, reset, reset),
+        cmocka_unit_test_setup_teardown(other_caches, reset, reset),
         cmocka_unit_test_setup_teardown(no_memory, reset, reset),
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(single_tokens, reset, reset),
@@ -700,6 +821,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),
         cmocka_unit_test_setup_teardown(panels, reset, reset),
         cmocka_unit_test_setup_teardown(smaller_cards, reset, reset),
+        cmocka_unit_test_setup_teardown(few_processors, reset, reset),
         cmocka_unit_test_setup_teardown(compiled_for_another, reset, reset),
         cmocka_unit_test_setup_teardown(model_on_a_small_card, reset, reset),
         cmocka_unit_test_setup_teardown(default_mode, reset, reset),

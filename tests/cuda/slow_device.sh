@@ -42,7 +42,28 @@ if [ "$card" = "fake device" ]; then
     FAKE_DEVICE="7.5 65536"
     check "run: an old card" 1 - "compute capability is 7.5, 8.0 or later" "$rv" run $spm hi -n 4 \
         --device cuda
+    check "run: an old card, a GPU if it can be used" 0 . \
+        "warning: computing on the CPU, not on a GPU: .* compute capability is 7.5" \
+        "$rv" run $spm hi -n 2 --greedy --device auto -t 1 --ctx 64
     unset FAKE_DEVICE
+    check "run: a GPU if it can be used" 0 . - "$rv" run $spm hi -n 2 --greedy --device auto -t 1 \
+        --ctx 64
+    check "run: an old driver" 1 - "knows CUDA 11.4, this program needs 12.0: install a newer" \
+        env FAKE_VERSION=11040 "$rv" run $spm hi -n 2 --device cuda
+    check "run: an old driver, a GPU if it can be used" 0 . \
+        "warning: computing on the CPU, not on a GPU: .* knows CUDA 11.4" \
+        env FAKE_VERSION=11040 "$rv" run $spm hi -n 2 --greedy --device auto -t 1 --ctx 64
+    check "run: a driver that cannot compile for the card" 1 - "is too old to compile the kernels" \
+        env FAKE_LOADING=222 "$rv" run $spm hi -n 2 --device cuda
+    check "run: another program has the card" 1 - "device 0 cannot be used: another program has" \
+        env FAKE_OPENING=46 "$rv" run $spm hi -n 2 --device cuda
+    mkdir "$tmp/none" && : >"$tmp/none/libcuda.so.1" # hides what the machine has
+    check "run: no driver, a GPU if it can be used" 0 . - env LD_LIBRARY_PATH="$tmp/none" \
+        "$rv" run $spm hi -n 2 --greedy --device auto -t 1 --ctx 64
+    check "run: no driver, and more messages" 0 . \
+        "info: computing on the CPU, not on a GPU: no CUDA driver" \
+        env LD_LIBRARY_PATH="$tmp/none" "$rv" run $spm hi -n 2 --greedy --device auto -t 1 \
+        --ctx 64 -v
 fi
 
 # --- what is measured says what it ran on
@@ -62,10 +83,15 @@ if [ "$card" = "fake device" ]; then
     check "bench: two layers do not fit" 1 - "2 of 2 layers with .* tokens need .* are missing" \
         "$rv" bench $spm -p 4 -n 2 -r 1 $options --gpu-layers 2
     unset FAKE_DEVICE_MEMORY
+    check "run: others take the memory meanwhile" 1 - \
+        "2 of 2 layers with 64 tokens need .* are missing; not one layer fits; device cpu does" \
+        env FAKE_LEFT_THEN=4096 "$rv" run $spm hi -n 2 $options
 fi
 check "run: no such device" 1 - "there is no CUDA device 99" "$rv" run $spm hi --device cuda:99
 check "run: layers on a GPU without one" 1 - "gpu-layers 1: the device is the CPU" "$rv" run $spm \
     hi --gpu-layers 1
+check "run: a KV cache of another type" 1 - "no KV cache of type tiered: f32, f16 and q8 can be" \
+    "$rv" run $spm hi -n 2 --device cuda -t 1 --ctx 64 --kv tiered
 check "serve: wrong layers" 2 - "gpu-layers must be" "$rv" serve $spm --gpu-layers 0
 
 # --- training: not with layers on both sides, and nothing is computed for it

@@ -528,6 +528,18 @@ static void api(void **state)
     greedy(m, got, N);
     assert_memory_equal(got, want, sizeof got);
 
+    /* memory that others take between placing the layers and copying their weights */
+    rv_model *late;
+    rv_open_options both = {.size = sizeof both, .gpu_tokens = 64, .gpu_layers = 2};
+    size_t used = fake()->used;
+    fake()->memory = (size_t)1 << 40;
+    fake()->left_then = 4096;
+    assert_int_equal(rv_model_open(&late, rt, "tests/golden/llama", &both, &why), RV_E_NOMEM);
+    says(why.text, "tests/golden/llama: 2 of 2 layers with 64 tokens need ");
+    says(why.text, "MiB are missing; not one layer fits; device cpu does");
+    assert_int_equal(fake()->used, used);
+    fake()->memory = fake()->used + 4096;
+
     /* an engine that is too large for what is left */
     rv_engine *e;
     rv_engine_options eo = {.size = sizeof eo, .n_tokens = 1 << 20, .max_rows = 8};

@@ -28,11 +28,16 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
     rvi_cuda *c = rvi_cuda_of(be);
     *out = NULL;
     if (spec->head_size > RVI_CUDA_MAX_HEAD)
-        return rvi_error(err, RV_E_UNSUPPORTED,
-                         "heads of %d elements are too large for the CUDA device (at most %d)",
-                         spec->head_size, RVI_CUDA_MAX_HEAD);
+        return rvi_error(
+            err, RV_E_UNSUPPORTED,
+            "heads of %d elements are too large for a CUDA device (at most %d); device "
+            "cpu computes them",
+            spec->head_size, RVI_CUDA_MAX_HEAD);
     if (spec->type == RV_KV_WARM || spec->type == RV_KV_TIERED)
-        return rvi_error(err, RV_E_UNSUPPORTED, "a CUDA device has no tiered KV cache");
+        return rvi_error(
+            err, RV_E_UNSUPPORTED,
+            "a CUDA device has no KV cache of type %s: f32, f16 and q8 can be had there",
+            spec->type == RV_KV_WARM ? "warm" : "tiered");
     rvi_kv_store *kv = rvi_zalloc(sizeof *kv);
     if (!kv) return rvi_nomem(err, "KV store");
     size_t size = (size_t)spec->head_size, n_pages = (size_t)RVI_MAX(spec->n_pages, 1);

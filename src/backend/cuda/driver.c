@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#include "backend/backend.h"
+
+static const char system_driver[] = "libcuda.so.1";
+
 static rv_status find_functions(rvi_cu_driver *d, const char *name, rv_error *err)
 {
     const char *missing = NULL;
@@ -11,14 +15,15 @@ static rv_status find_functions(rvi_cu_driver *d, const char *name, rv_error *er
     RVI_CU_FUNCTIONS(X)
 #undef X
     if (!missing) return RV_OK;
-    return rvi_error(err, RV_E_UNSUPPORTED, "the CUDA driver %s is too old: it has no %s", name,
+    return rvi_error(err, RV_E_UNSUPPORTED,
+                     "the CUDA driver %s is too old: it has no %s; install a newer one", name,
                      missing);
 }
 
 rv_status rvi_cu_driver_open(rvi_cu_driver *out, const char *name, int least_version, rv_error *err)
 {
     *out = (rvi_cu_driver){0};
-    if (!name) name = "libcuda.so.1";
+    if (!name) name = system_driver;
     if (!(out->library = rvi_library_open(name)))
         return rvi_error(err, RV_E_UNSUPPORTED, "no CUDA driver: %s cannot be loaded", name);
     rv_status st = find_functions(out, name, err);
@@ -26,16 +31,26 @@ rv_status rvi_cu_driver_open(rvi_cu_driver *out, const char *name, int least_ver
     if (!st && (r = out->driver_version(&out->version)))
         st = rvi_cu_error(out, r, "asking the CUDA driver for its version", err);
     if (!st && out->version < least_version)
-        st = rvi_error(err, RV_E_UNSUPPORTED,
-                       "the CUDA driver knows CUDA %d.%d; this program needs %d.%d",
-                       out->version / 1000, out->version % 1000 / 10, least_version / 1000,
-                       least_version % 1000 / 10);
+        st = rvi_error(
+            err, RV_E_UNSUPPORTED,
+            "the CUDA driver knows CUDA %d.%d, this program needs %d.%d: install a newer driver",
+            out->version / 1000, out->version % 1000 / 10, least_version / 1000,
+            least_version % 1000 / 10);
     if (!st && (r = out->init(0)))
         st = r == RVI_CU_NO_DEVICE
-                 ? rvi_error(err, RV_E_UNSUPPORTED, "the CUDA driver finds no device")
+                 ? rvi_error(err, RV_E_UNSUPPORTED,
+                             "the CUDA driver finds no device (CUDA_VISIBLE_DEVICES can "
+                             "hide it)")
                  : rvi_cu_error(out, r, "starting the CUDA driver", err);
     if (st) rvi_cu_driver_close(out);
     return st;
+}
+
+bool rvi_backend_cuda_has_driver(void)
+{
+    rvi_library *l = rvi_library_open(system_driver);
+    rvi_library_close(l);
+    return l != NULL;
 }
 
 void rvi_cu_driver_close(rvi_cu_driver *d)

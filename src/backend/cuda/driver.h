@@ -15,6 +15,7 @@ typedef int rvi_cu_result; /* 0: done */
 enum {
     RVI_CU_INVALID = 1,
     RVI_CU_OUT_OF_MEMORY = 2,
+    RVI_CU_UNAVAILABLE = 46, /* another process has the device for itself */
     RVI_CU_NO_DEVICE = 100,
     RVI_CU_NO_BINARY = 209,
     RVI_CU_CANNOT_COMPILE = 222, /* the image has nothing for this device but too new PTX */

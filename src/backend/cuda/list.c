@@ -49,10 +49,16 @@ rv_status rvi_cuda_alloc(rvi_cuda *c, rvi_cuda_at *out, size_t bytes, const char
     if (!r) return RV_OK;
     *out = 0;
     if (r != RVI_CU_OUT_OF_MEMORY) return rvi_cu_error(&c->cu, r, what, err);
-    if (c->cu.memory(&left, &total)) left = total = 0;
-    return rvi_error(err, RV_E_NOMEM,
-                     "%s: %.1f MiB of device memory are needed, %.1f of %.1f MiB are free", what,
-                     (double)bytes / 0x1p20, (double)left / 0x1p20, (double)total / 0x1p20);
+    if (c->cu.memory(&left, &total) || left >= bytes) /* it does not say, or is in pieces */
+        return rvi_error(err, RV_E_NOMEM,
+                         "%s: %.1f MiB of device memory are needed and cannot be had", what,
+                         (double)bytes / 0x1p20);
+    return rvi_error(
+        err, RV_E_NOMEM,
+        "%s: %.1f MiB of device memory are needed, %.1f of %.1f MiB are free: %.1f MiB "
+        "are missing",
+        what, (double)bytes / 0x1p20, (double)left / 0x1p20, (double)total / 0x1p20,
+        (double)(bytes - left) / 0x1p20);
 }
 
 void rvi_cuda_release(rvi_cuda *c, rvi_cuda_at at)

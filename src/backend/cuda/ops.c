@@ -488,7 +488,8 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
     rvi_cu_result r = c->cu.module_load(&c->module, image);
     if (r == RVI_CU_CANNOT_COMPILE)
         return rvi_error(err, RV_E_UNSUPPORTED,
-                         "the CUDA driver is too old to compile the kernels of this program");
+                         "the CUDA driver is too old to compile the kernels of this program for "
+                         "this device: install a newer one");
     if (r == RVI_CU_NO_BINARY) {
         int major = 0, minor = 0;
         (void)c->cu.device_attribute(&major, RVI_CU_MAJOR, c->device);
@@ -542,6 +543,21 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
 }
 
+/* The device's context could not be had. */
+static rv_status not_opened(const rvi_cuda *c, rvi_cu_result r, int index, rv_error *err)
+{
+    if (r == RVI_CU_UNAVAILABLE)
+        return rvi_error(err, RV_E_UNSUPPORTED,
+                         "CUDA device %d cannot be used: another program has it for itself, or its "
+                         "compute mode forbids it (nvidia-smi -c 0 lets all use it)",
+                         index);
+    if (r == RVI_CU_OUT_OF_MEMORY)
+        return rvi_error(err, RV_E_NOMEM,
+                         "CUDA device %d has no memory left to be opened: other programs use it",
+                         index);
+    return rvi_cu_error(&c->cu, r, "opening the CUDA device", err);
+}
+
 static rv_status open_device(rvi_cuda *c, int index, const void *image, rv_error *err)
 {
     int n = 0;
@@ -552,7 +568,10 @@ static rv_status open_device(rvi_cuda *c, int index, const void *image, rv_error
                            : "the CUDA driver finds no device",
                          index, n - 1);
     if (!r) r = c->cu.device_get(&c->device, index);
-    if (!r) r = c->cu.context_retain(&c->context, c->device);
+    if (!r && (r = c->cu.context_retain(&c->context, c->device))) {
+        c->context = NULL;
+        return not_opened(c, r, index, err);
+    }
     if (!r) r = c->cu.context_use(c->context);
     int processors = 0, shared = 0;
     if (!r) r = c->cu.device_attribute(&processors, RVI_CU_PROCESSORS, c->device);
@@ -569,7 +588,7 @@ rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *o, con
                                rv_error *err)
 {
     *out = NULL;
-    rvi_cuda_image image = {o->image, 0};
+    rvi_cuda_image image = {o->image, o->image_version};
     if (!o->image) image = rvi_cuda_embedded();
     if (!image.data)
         return rvi_error(err, RV_E_UNSUPPORTED,

@@ -1,4 +1,5 @@
 /* Products with weights in panels: which kernels, with which grids. */
+#include <assert.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
@@ -141,6 +142,11 @@ static int32_t tiles_before(const rvi_matmul *m, int end)
 static bool ring(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args, uint32_t row,
                  int first)
 {
+    /* TURNS: tiles whose sums wait, as in ring.cuh. The warps take the segments of a block's tiles
+     * in turns, and one bit tells a warp whether the sums of four tiles ago were added: that is
+     * enough only if each warp has a segment of at least every fourth tile. Of rows with fewer
+     * segments blocks take several tiles together: no rings for those. */
+    enum { TURNS = 4, LEAST_SEGMENTS = WARPS / TURNS };
     enum { LEAST = 24, SLOT = 5000, SHARED = 108 << 10 };
     rvi_cuda_product_args a = *args;
     rvi_cuda_kernel k = kernel_of(RVI_CUDA_product_ring_Q4_0, m->part[0].w->type);
@@ -149,6 +155,7 @@ static bool ring(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
         return false;
     for (int i = 0; i < m->n_parts; i++)
         if (has_16_bits(m->part[i].w->type)) return false;
+    assert(a.segments >= LEAST_SEGMENTS);
     a.slot_bytes = 2 * bytes * RVI_MAX(SLOT / (2 * bytes), 1);
     a.ring = RVI_MIN((SHARED - (int)row) / (a.slot_bytes * WARPS), RVI_CUDA_RING);
     if (a.ring < 1) return false;
