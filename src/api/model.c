@@ -212,7 +212,8 @@ static rv_status place(rv_model *m, rvi_source *source, const rv_open_options *o
     st = rvi_sizes_new(&m->sizes, rt->be, source, o->quantize != 0, err);
     if (st) return st;
     rvi_room room = rvi_api_room(rt, m->sizes, o->gpu_tokens);
-    st = rvi_place(&m->gpu_layers, m->sizes, rt->be, &room, o->gpu_layers, m->name, err);
+    st = rvi_place(&m->gpu_layers, m->sizes, rt->be, &room, &(rvi_placing){.asked = o->gpu_layers},
+                   m->name, err);
     if (st || m->gpu_layers == m->sizes->n_layers) return st;
     rvi_cpu_options cpu = {.n_threads = rt->o.n_threads ? rt->o.n_threads : rvi_os_cpu_count(),
                            .exact = rt->o.exact != 0,

@@ -315,6 +315,15 @@ static void lost_device(void **state)
 /* ---- placement ---- */
 
 static char logged[1024];
+static rvi_rates invented; /* that a card and a CPU have */
+static int n_measured;
+
+static bool measure(void *ctx, rvi_rates *out)
+{
+    n_measured++;
+    *out = invented;
+    return ctx != NULL;
+}
 
 static void keep_log(void *ctx, rvi_log_level level, const char *line)
 {
@@ -325,6 +334,58 @@ static void keep_log(void *ctx, rvi_log_level level, const char *line)
 static void says(const char *text, const char *what)
 {
     if (!strstr(text, what)) fail_msg("'%s' does not say '%s'", text, what);
+}
+
+static rv_status place(int *n, const rvi_sizes *s, const rvi_room *room, rvi_placing how,
+                       rv_error *why)
+{
+    return rvi_place(n, s, device, room, &how, "it", why);
+}
+
+/* What is measured decides where one of two layers fits. */
+static void by_rates(const rvi_sizes *s, const rvi_room *room, size_t fits)
+{
+    static int known;
+    rvi_placing how = {.rates = measure, .ctx = &known};
+    int n = -1;
+    n_measured = 0;
+    fake()->memory = (fake()->used + fits) * 64 / 63 + 64;
+    invented = (rvi_rates){.host = 1e9, .device = 1e11, .bus = 1e10}; /* the card is faster */
+    for (int leave = 0; leave < 2; leave++) {
+        how.may_leave = leave;
+        assert_ok(place(&n, s, room, how, err));
+        assert_int_equal(n, 1);
+        says(logged, "the last 1 of 2 layers are computed on the GPU");
+        says(logged, "tokens a second are expected");
+        says(logged, "by the CPU alone");
+    }
+    invented.crossing = 4; /* the bus makes it slower, and the device was asked for by name */
+    how.may_leave = false;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 1);
+    says(logged, "about 0.25 tokens a second are expected");
+    how.may_leave = true;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 0);
+    says(logged, "it: all 2 layers are computed on the CPU: ");
+    says(logged, "0.25 with 1 of them on the GPU");
+    assert_int_equal(n_measured, 4);
+    how.ctx = NULL; /* it could not be measured */
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 1);
+    if (strstr(logged, "expected")) fail_msg("'%s': of what?", logged);
+    n_measured = 0;
+    how.asked = 1;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 1);
+    how.asked = 0;
+    fake()->memory = (fake()->used + fits - 256) * 64 / 63;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 0); /* nothing fits */
+    fake()->memory = (size_t)1 << 40;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, s->n_layers);
+    assert_int_equal(n_measured, 0);
 }
 
 static void placement(void **state)
@@ -350,30 +411,31 @@ static void placement(void **state)
         size_t bytes = fits ? need[fits] : need[1] - 256;
         fake()->memory = (fake()->used + bytes) * 64 / 63 + 64;
         assert_int_equal(rvi_sizes_fit(s, device, &room, rvi_device_room(device)), fits);
-        rv_status st = rvi_place(&n, s, device, &room, 0, "it", &why);
+        rv_status st = place(&n, s, &room, (rvi_placing){.asked = 0}, &why);
         assert_int_equal(st, fits ? RV_OK : RV_E_NOMEM);
         if (fits) assert_int_equal(n, fits);
         if (!fits) says(why.text, "not one layer fits; device cpu");
         if (fits == 2) assert_string_equal(logged, "");
         if (fits == 1) {
             says(logged, "it: the last 1 of 2 layers are computed on the GPU, the others on the");
-            assert_int_equal(rvi_place(&n, s, device, &room, 2, "it", &why), RV_E_NOMEM);
+            assert_int_equal(place(&n, s, &room, (rvi_placing){.asked = 2}, &why), RV_E_NOMEM);
             says(why.text, "it: 2 of ");
             says(why.text, "MiB are missing; gpu-layers 1 would fit");
         }
     }
+    by_rates(s, &room, need[1]);
     logged[0] = 0;
     fake()->memory = (size_t)1 << 40;
-    assert_ok(rvi_place(&n, s, device, &room, 0, "it", err));
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 0}, err));
     assert_int_equal(n, s->n_layers);
-    assert_ok(rvi_place(&n, s, device, &room, 1000, "it", err)); /* no more than there are */
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 1000}, err)); /* no more than there are */
     assert_int_equal(n, s->n_layers);
-    assert_ok(rvi_place(&n, s, device, &room, 1, "it", err));
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 1}, err));
     assert_int_equal(n, 1);
     assert_string_equal(logged, ""); /* that was asked for */
     fake()->memory = fake()->used + 256;
     fake()->is_silent = true; /* nothing is known to be missing */
-    assert_ok(rvi_place(&n, s, device, &room, 0, "it", err));
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 0}, err));
     assert_int_equal(n, s->n_layers);
     rvi_free(s);
     rvi_source_close(source);
