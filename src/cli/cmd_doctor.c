@@ -191,6 +191,7 @@ static void write_measured(const doctor *d, rvi_buf *out)
 static void write_threads(const doctor *d, rvi_buf *out)
 {
     const rvi_json *counts = rvi_json_get(d->measured, "thread_counts");
+    if (!rvi_json_count(counts)) return; /* there was no time for that */
     rvi_buf_puts(out, "\nthreads       decoding (q4_k)    prompts\n");
     for (size_t i = 0; i < rvi_json_count(counts); i++) {
         const rvi_json *c = rvi_json_at(counts, i);

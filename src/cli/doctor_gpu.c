@@ -68,8 +68,11 @@ void cli_gpu_write(const cli_gpu *g, rvi_buf *out)
                       "weights       from its memory    512 rows\n");
     for (size_t i = 0; i < rvi_json_count(weights); i++) {
         const rvi_json *w = rvi_json_at(weights, i);
-        rvi_buf_printf(out, "%-12s %7.0f GB/s     %8.1f TOP/s\n", w->key, number(w, "gbps"),
-                       number(w, "gops_prompt") / 1e3);
+        if (number(w, "gbps") > 0)
+            rvi_buf_printf(out, "%-12s %7.0f GB/s     %8.1f TOP/s\n", w->key, number(w, "gbps"),
+                           number(w, "gops_prompt") / 1e3);
+        else
+            rvi_buf_printf(out, "%-12s there was no time to measure it\n", w->key);
     }
 }
 
