@@ -210,7 +210,8 @@ typedef struct rv_open_options {
                      different results */
     const char *chat_template; /* used instead of the model's own; copied. NULL: its own */
     /* On a GPU: how many of the model's layers, the last ones, it computes; the others are the
-     * CPU's. 0: all, or as many as there is memory for, which is logged as a warning. RV_E_NOMEM
+     * CPU's. 0: all; where there is no memory for all, as many as make a token fastest, by rates
+     * that are measured then (device "auto": even none), which is logged as a warning. RV_E_NOMEM
      * says how many would fit. gpu_tokens: of the KV cache to leave room for; 0: as many as an
      * engine has by default, RV_GPU_WHOLE_CONTEXT: as many as a service has for one request of any
      * length. */

@@ -538,6 +538,46 @@ static void chosen_there(void **state)
     rv_runtime_free(&rt);
 }
 
+/* A card as slow as this one gets no layer of what does not fit it, where any device will do. */
+static void on_the_cpu_alone(rv_runtime *rt, const rv_open_options *o, const int32_t *want, int n)
+{
+    rv_model *m;
+    char *json;
+    rv_error why = {0};
+    int32_t got[16];
+    size_t used = fake()->used, memory = fake()->memory;
+    logged[0] = 0;
+    rt->is_automatic = true;
+    assert_ok(rv_model_open(&m, rt, "tests/golden/llama", o, err));
+    rt->is_automatic = false;
+    assert_int_equal(rv_model_get_info(m)->gpu_layers, 0);
+    says(logged, "all 2 layers are computed on the CPU: ");
+    greedy(m, got, n);
+    assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    assert_int_equal(fake()->used, used);
+    assert_ok(rv_model_describe_placement(m, rt, o->gpu_tokens, &json, err));
+    says(json, "{\"layers\":2,\"fit\":");
+    says(json, "\"gpu_layers\":0,\"decode_tps\":");
+    rv_free(json);
+    rv_model_close(&m);
+    assert_int_equal(fake()->used, used);
+
+    rv_runtime_options ro = {.size = sizeof ro, .n_threads = 1};
+    rv_runtime *cpu;
+    assert_ok(rv_runtime_new(&cpu, &ro, err));
+    assert_ok(rv_model_open(&m, cpu, "tests/golden/llama", NULL, err));
+    assert_int_equal(rv_model_describe_placement(m, cpu, 0, &json, &why), RV_E_CONFIG);
+    assert_int_equal(rv_model_describe_placement(m, rt, -2, &json, &why), RV_E_CONFIG);
+    assert_int_equal(rv_model_describe_placement(m, rt, 0, NULL, &why), RV_E_INVALID);
+    fake()->memory = (size_t)1 << 40; /* all of it fits: that is not asked */
+    assert_ok(rv_model_describe_placement(m, rt, 0, &json, err));
+    says(json, "{\"layers\":2,\"fit\":2,\"missing\":0,\"gpu_layers\":2,");
+    rv_free(json);
+    rv_model_close(&m);
+    rv_runtime_free(&cpu);
+    fake()->memory = memory;
+}
+
 static void api(void **state)
 {
     (void)state;
@@ -587,8 +627,10 @@ static void api(void **state)
     assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
     assert_int_equal(rv_model_get_info(m)->gpu_layers, 1);
     says(logged, "the last 1 of 2 layers are computed on the GPU");
+    says(logged, "tokens a second are expected"); /* this card is slow, but was asked for */
     greedy(m, got, N);
     assert_memory_equal(got, want, sizeof got);
+    on_the_cpu_alone(rt, &o, want, N);
 
     /* an engine that is too large for what is left */
     rv_engine *e;
