@@ -159,7 +159,8 @@ RV_API const char *rv_runtime_isa(const rv_runtime *rt); /* "avx512"; "" for NUL
 RV_API const char *const *rv_isa_list(void);
 /* The machine as a JSON object: cpu, cores, isa, caches, memory. With measure (takes a few seconds)
  * also read bandwidth, integer and float peaks, and the rate of each weight type. On a GPU `gpu` is
- * the card, and measuring is of it: copies, the bus, launches, and the rate of each weight type. */
+ * the card, and measuring is of it: copies, the bus, launches, and the rate of each weight type;
+ * with measure 2 copies and the bus alone, for which a tenth of a second is enough. */
 RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, rv_error *err);
 
 /* Bytes in use by everything made from a runtime; they add up. */

@@ -395,7 +395,7 @@ int cli_doctor(cli *c, int argc, char **argv)
     rv_status st = n_args ? read_model(c, args[0], &model, &arena, &load, &d.kv, &err)
                           : make_runtime(c, &model.rt, &err);
     if (!st) st = rv_runtime_describe(model.rt, 1, &text, &err);
-    if (!st) st = cli_gpu_look(c, device, &d.gpu, &arena, &err);
+    if (!st) st = cli_gpu_look(c, device, model.m, &d.gpu, &arena, &err);
     if (!st) st = rvi_json_parse(&d.machine, text, strlen(text), &arena, "description", &err);
     if (!st) {
         d.measured = rvi_json_get(d.machine, "measured");

@@ -264,8 +264,8 @@ static void choose_sizes(probe *p, const rvi_cuda_probe_options *o)
     p->quick = o->quick;
     p->least = brief ? 0.002 : 0.02;
     p->until = rvi_os_seconds() + (o->limit > 0 ? o->limit : 10);
-    p->n_in = o->quick ? 256 : 4096;
-    p->n_out = o->quick ? 256 : brief ? 4096 : 8192;
+    p->n_in = o->quick ? 256 : RVI_CUDA_PROBE_IN;
+    p->n_out = o->quick ? 256 : brief ? 4096 : RVI_CUDA_PROBE_OUT;
     p->n_launches = o->quick ? 4 : brief ? 64 : 256;
     p->n_rows = brief ? 1 : o->quick ? 9 : RVI_CUDA_PROBE_ROWS;
     p->set = o->quick ? 1 << 17 : card.total ? RVI_MIN(wanted, card.left / 8) : wanted;

@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 
-enum { RVI_CUDA_PROBE_ROWS = 512 };
+enum { RVI_CUDA_PROBE_ROWS = 512, RVI_CUDA_PROBE_IN = 4096, RVI_CUDA_PROBE_OUT = 8192 };
 
 typedef struct rvi_cuda_card {
     char name[128];
