@@ -3,7 +3,7 @@
 #
 #   make                 build ./ruvllm, build/libruvllm.a and build/libruvllm.so
 #   make CUDA=1          the same with kernels for NVIDIA GPUs (needs nvcc; fetched if missing);
-#                        give it to every make of the tree: make CUDA=1 install
+#                        the tree remembers it: make install, say, installs them; make CUDA= ends it
 #   make run [MODEL=x] [PORT=n]   a server with a model, a chat beside it; x is a .gguf file, a
 #                        model directory, or a name from `ruvllm list`
 #   make chat [MODEL=x]  the chat alone
@@ -124,8 +124,11 @@ $(BUILD)/%.o: %.c
 # --- CUDA=1: the kernels for GPUs, compiled and embedded in the library. nvcc is the machine's own,
 # or comes from PyPI (tools/get_nvcc). Devices of compute capability 9.0 and 8.x get code of their
 # own, newer ones what the driver makes of PTX when it first loads it, which takes a minute.
-# Every make says it anew: a tree in which the last one had CUDA=1 embeds nothing without it.
-ifdef CUDA
+# A tree remembers what it was last told: make install after make CUDA=1 installs the kernels.
+ifeq ($(origin CUDA),undefined)
+CUDA := $(shell cat $(BUILD)/cuda 2>/dev/null)
+endif
+ifneq ($(filter-out 0,$(CUDA)),)
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
 CUDA_SRC   := $(wildcard src/backend/cuda/*.cu src/backend/cuda/*.cuh) \
   $(addprefix src/backend/cuda/,args.h train_args.h weights.h)
@@ -143,10 +146,7 @@ endif
 $(BUILD)/src/backend/cuda/image.o: $(BUILD)/cuda
 $(BUILD)/cuda: always
 	@mkdir -p $(@D)
-	@echo "$(CUDA_IMAGE)" | cmp -s - $@ || { \
-	  test -z "$(CUDA_IMAGE)" && grep -q . $@ 2>/dev/null && \
-	    echo "  without the kernels for GPUs of the last build (make CUDA=1 embeds them)"; \
-	  echo "$(CUDA_IMAGE)" >$@; }
+	@echo "$(filter-out 0,$(CUDA))" | cmp -s - $@ || echo "$(filter-out 0,$(CUDA))" >$@
 
 # The page that the server shows is taken in by the assembler, which names no dependencies.
 $(BUILD)/src/server/page.o: $(wildcard src/server/page/*)

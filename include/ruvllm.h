@@ -160,7 +160,8 @@ RV_API const char *rv_runtime_isa(const rv_runtime *rt); /* "avx512"; "" for NUL
 RV_API const char *const *rv_isa_list(void);
 /* The machine as a JSON object: cpu, cores, isa, caches, memory. With measure (takes a few seconds)
  * also read bandwidth, integer and float peaks, and the rate of each weight type. On a GPU `gpu` is
- * the card, and measuring is of it: copies, the bus, launches, and the rate of each weight type. */
+ * the card, and measuring is of it: copies, the bus, launches, and the rate of each weight type;
+ * with measure 2 copies and the bus alone, for which a tenth of a second is enough. */
 RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, rv_error *err);
 
 /* Bytes in use by everything made from a runtime; they add up. */
@@ -211,7 +212,8 @@ typedef struct rv_open_options {
                      different results */
     const char *chat_template; /* used instead of the model's own; copied. NULL: its own */
     /* On a GPU: how many of the model's layers, the last ones, it computes; the others are the
-     * CPU's. 0: all, or as many as there is memory for, which is logged as a warning. RV_E_NOMEM
+     * CPU's. 0: all; where there is no memory for all, as many as make a token fastest, by rates
+     * that are measured then (device "auto": even none), which is logged as a warning. RV_E_NOMEM
      * says how many would fit. gpu_tokens: of the KV cache to leave room for; 0: as many as an
      * engine has by default, RV_GPU_WHOLE_CONTEXT: as many as a service has for one request of any
      * length. */

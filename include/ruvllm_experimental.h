@@ -13,6 +13,15 @@ extern "C" {
  * objects: op, calls, seconds, bytes (of weights and KV cache that had to be read), operations. */
 RV_API rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err);
 
+/* How a runtime on a GPU whose device is "auto" would share out a model that was opened with
+ * weights, on any runtime; gpu: idle, with the memory free that it is to have. Measures for a
+ * moment and writes an object: layers, fit (that there is memory for, with n_tokens of KV cache, as
+ * rv_open_options.gpu_tokens), missing (bytes, for all), gpu_layers (the best number; all, if they
+ * fit), decode_tps (tokens a second, with these), cpu_tps (the CPU alone), and the rates that this
+ * follows from. */
+RV_API rv_status rv_model_describe_placement(const rv_model *m, rv_runtime *gpu, int n_tokens,
+                                             char **json, rv_error *err);
+
 /* Perplexity over windows of n_context tokens without overlap, of which the second half is scored.
  * progress (may be NULL) returns anything but 0 to cancel. */
 typedef struct rv_perplexity {

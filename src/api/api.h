@@ -58,14 +58,19 @@ struct rv_runtime {
     atomic_size_t mapped_bytes;  /* of the files of open models, */
     atomic_size_t adapter_bytes; /* and of loaded adapters */
     rvi_quota quota;             /* what all of it may take (budget.c) */
+    bool is_automatic;           /* device "auto" found a GPU */
+    unsigned measured;           /* types of weights that rates are known for; busy is held */
+    rvi_rates rates[RVI_QTYPE_COUNT];
 };
 
 struct rv_model {
     atomic_int users;
     rv_runtime *rt;
     rvi_model *model;   /* NULL: opened for its vocabulary */
-    rvi_backend *split; /* its backend, where the CPU computes a part; or NULL */
-    rvi_sizes *sizes;   /* on a GPU; otherwise NULL */
+    rvi_backend *split; /* its backend, where the CPU computes a part or everything beside a GPU; or
+                           NULL: the runtime's */
+    rvi_backend_memory *host_memory; /* of split, where that is the CPU alone: its own count */
+    rvi_sizes *sizes;                /* on a GPU; otherwise NULL */
     int gpu_layers;
     rvi_source *vocab_source;          /* the GGUF file of a vocabulary-only model, or NULL */
     rvi_tokenizer *tokenizer;          /* NULL: none */
@@ -303,6 +308,15 @@ rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_c
 void rvi_api_arch_name(const rvi_source *s, char *out, size_t size);
 /* After everything else of a model is there. */
 rv_status rvi_api_fill_info(rv_model *m, rv_error *err) RVI_MUST_CHECK;
+/* The type most weights have. */
+rvi_qtype rvi_api_main_type(const rvi_source *s);
+/* Decides what computes the model: sizes, gpu_layers and split. */
+rv_status rvi_api_place(rv_model *m, rvi_source *source, const rv_open_options *o,
+                        rv_error *err) RVI_MUST_CHECK;
+/* Where weights found no room although their layers were placed: what is missing now. Returns
+ * RV_E_NOMEM. */
+rv_status rvi_api_explain_memory(const rv_model *m, const rv_open_options *o, rv_error *err);
+void rvi_api_free_split(rv_model *m);
 rv_status rvi_api_need_weights(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_tokenizer(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err) RVI_MUST_CHECK;

@@ -102,7 +102,7 @@ static void compute(void *ctx)
     rv_learner *l = j->l;
     const rv_allocator *heap = rvi_api_use_heap(l->m->rt);
     rvi_base_model base = l->l->base;
-    rvi_backend *be = l->m->rt->be;
+    rvi_backend *be = l->m->model->be;
     if (be->ops->like)
         j->st = be->ops->like(&base.be, be, l->l->o.n_threads, pause_while_busy, j, &j->err);
     else

@@ -11,8 +11,7 @@ static const rvi_source *source_of(const rv_model *m)
     return m->model ? m->model->source : m->vocab_source;
 }
 
-/* The type most weights have. */
-static const char *main_type(const rvi_source *s)
+rvi_qtype rvi_api_main_type(const rvi_source *s)
 {
     uint64_t count[RVI_QTYPE_COUNT] = {0};
     size_t best = 0;
@@ -23,7 +22,7 @@ static const char *main_type(const rvi_source *s)
     }
     for (size_t t = 1; t < RVI_QTYPE_COUNT; t++)
         if (count[t] > count[best]) best = t;
-    return rvi_qtypes[best].name;
+    return (rvi_qtype)best;
 }
 
 rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err)
@@ -67,7 +66,7 @@ rv_status rvi_api_fill_info(rv_model *m, rv_error *err)
     }
     if (m->model) {
         const rvi_hparams *h = &m->model->hp;
-        out->type = main_type(s);
+        out->type = rvi_qtypes[rvi_api_main_type(s)].name;
         out->n_params = m->model->n_params;
         out->n_layers = h->n_layers;
         out->n_embd = h->n_embd;

@@ -188,6 +188,20 @@ static void describe_measured(const rvi_cpu_probe *p, rvi_buf *b)
 
 /* ---- a GPU ---- */
 
+/* The fastest product of many rows. */
+static void describe_tensor_peak(const rvi_cuda_probe *p, rvi_buf *b)
+{
+    size_t best = 0;
+    for (size_t t = 1; t < RVI_QTYPE_COUNT; t++)
+        if (p->weight[t].many > p->weight[best].many) best = t;
+    if (p->weight[best].many <= 0) return;
+    rvi_buf_printf(b,
+                   ",\"tensor\":{\"gops\":%.0f,\"type\":\"%s\",\"rows\":%d,\"inputs\":%d,"
+                   "\"outputs\":%d}",
+                   p->weight[best].many / 1e9, rvi_qtypes[best].name, RVI_CUDA_PROBE_ROWS,
+                   RVI_CUDA_PROBE_IN, RVI_CUDA_PROBE_OUT);
+}
+
 static void describe_rates(const rvi_cuda_probe *p, rvi_buf *b)
 {
     bool first = true;
@@ -197,6 +211,8 @@ static void describe_rates(const rvi_cuda_probe *p, rvi_buf *b)
     put_number(b, &first, "to_host_gbps", p->to_host / 1e9);
     put_number(b, &first, "launch_us", p->launch * 1e6);
     put_number(b, &first, "call_us", p->call * 1e6);
+    put_number(b, &first, "crossing_us", p->crossing * 1e6);
+    describe_tensor_peak(p, b);
     key(b, &first, "weights");
     rvi_buf_puts(b, "{");
     for (size_t t = 0; t < RVI_QTYPE_COUNT; t++) {
@@ -257,10 +273,11 @@ rv_status rv_runtime_describe(rv_runtime *rt, int with_measuring, char **json, r
     rvi_cuda_probe gpu;
     rvi_buf b = {0};
     bool on_cpu = rvi_backend_is_cpu(rt->be);
+    const rvi_cuda_probe_options o = {.what = with_measuring == 2 ? RVI_CUDA_PROBE_COPIES
+                                                                  : RVI_CUDA_PROBE_ALL};
     rvi_machine_read(&m, "");
     if (with_measuring)
-        st = on_cpu ? measure(rt, &m, &p, err)
-                    : rvi_cuda_probe_run(&gpu, rt->be, &(rvi_cuda_probe_options){0}, err);
+        st = on_cpu ? measure(rt, &m, &p, err) : rvi_cuda_probe_run(&gpu, rt->be, &o, err);
     if (!st) {
         rvi_buf_puts(&b, "{");
         describe_cpu(&m, &b);

@@ -189,53 +189,6 @@ static void read_vocabulary(void *ctx)
         v->st = rvi_tokenizer_from_gguf(&v->m->tokenizer, v->file, &v->m->rt->log, &v->err);
 }
 
-static rv_status check_gpu_options(const rv_model *m, const rv_open_options *o, rv_error *err)
-{
-    if (o->gpu_layers < 0 || o->gpu_layers > RVI_MAX_LAYERS)
-        return rvi_error(err, RV_E_CONFIG, "gpu_layers must be 0..%d (got %d)", RVI_MAX_LAYERS,
-                         o->gpu_layers);
-    if (o->gpu_tokens < RV_GPU_WHOLE_CONTEXT || o->gpu_tokens > RVI_MAX_CONTEXT)
-        return rvi_error(err, RV_E_CONFIG, "gpu_tokens must be -1..%d (got %d)", RVI_MAX_CONTEXT,
-                         o->gpu_tokens);
-    if (o->gpu_layers && rvi_backend_is_cpu(m->rt->be))
-        return rvi_error(err, RV_E_CONFIG, "gpu-layers %d: the device is the CPU, not a GPU",
-                         o->gpu_layers);
-    return RV_OK;
-}
-
-/* What computes the model: the runtime's backend, or one on both sides of the bus. */
-static rv_status place(rv_model *m, rvi_source *source, const rv_open_options *o, rv_error *err)
-{
-    rv_runtime *rt = m->rt;
-    rv_status st = check_gpu_options(m, o, err);
-    if (st || rvi_backend_is_cpu(rt->be)) return st;
-    st = rvi_sizes_new(&m->sizes, rt->be, source, o->quantize != 0, err);
-    if (st) return st;
-    rvi_room room = rvi_api_room(rt, m->sizes, o->gpu_tokens);
-    st = rvi_place(&m->gpu_layers, m->sizes, rt->be, &room, o->gpu_layers, m->name, err);
-    if (st || m->gpu_layers == m->sizes->n_layers) return st;
-    rvi_cpu_options cpu = {.n_threads = rt->o.n_threads ? rt->o.n_threads : rvi_os_cpu_count(),
-                           .exact = rt->o.exact != 0,
-                           .no_pack = rt->o.no_pack != 0,
-                           .isa = rt->o.isa};
-    rvi_backend *host;
-    st = rvi_backend_cpu_new(&host, &cpu, &rt->log, err);
-    return st ? st
-              : rvi_backend_split_new(&m->split, rt->be, host, m->sizes->n_layers - m->gpu_layers,
-                                      err);
-}
-
-/* Weights that found no room where there was some when their layers were placed: what is missing
- * now. */
-static rv_status explain_memory(const rv_model *m, const rv_open_options *o, rv_error *err)
-{
-    int n;
-    rv_error why;
-    rvi_room room = rvi_api_room(m->rt, m->sizes, o->gpu_tokens);
-    if (rvi_place(&n, m->sizes, m->rt->be, &room, m->gpu_layers, m->name, &why) && err) *err = why;
-    return RV_E_NOMEM;
-}
-
 /* Where the caller has an allocator or wants one thread, nothing runs beside it. */
 static rv_status open_weights(rv_model *m, rvi_source *take, const char *dir,
                               const rv_open_options *o, rv_error *err)
@@ -244,7 +197,7 @@ static rv_status open_weights(rv_model *m, rvi_source *take, const char *dir,
     bool beside = !o->vocabulary_only && !m->rt->allocator.alloc && m->rt->o.n_threads != 1;
     rv_status st = RV_OK;
     if (!beside) read_vocabulary(&v);
-    if (!v.st && !o->vocabulary_only) st = place(m, take, o, err);
+    if (!v.st && !o->vocabulary_only) st = rvi_api_place(m, take, o, err);
     if (st || v.st || o->vocabulary_only)
         m->vocab_source = take; /* kept until the model is freed */
     else
@@ -255,7 +208,7 @@ static rv_status open_weights(rv_model *m, rvi_source *take, const char *dir,
                                                 .beside_ctx = &v,
                                                 .quantize = o->quantize != 0},
                            err);
-    if (st == RV_E_NOMEM && m->sizes && !m->model) st = explain_memory(m, o, err);
+    if (st == RV_E_NOMEM && m->sizes && !m->model) st = rvi_api_explain_memory(m, o, err);
     if (st || !v.st) return st;
     if (err) *err = v.err;
     return v.st;
@@ -381,7 +334,7 @@ void rvi_api_release_model(rv_model *m)
     rvi_vocab_free(m->marked_vocab);
     rvi_tokenizer_free(m->tokenizer);
     rvi_model_free(m->model);
-    if (m->split) m->split->ops->free(m->split);
+    rvi_api_free_split(m);
     rvi_free(m->sizes);
     rvi_source_close(m->vocab_source);
     rvi_ids_deinit(&m->eos);

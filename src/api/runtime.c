@@ -132,6 +132,7 @@ static rv_status open_backend(rv_runtime *rt, const rv_runtime_options *o, rv_er
                          device);
     rv_error why;
     rv_status st = rvi_backend_cuda_new(&rt->be, &cuda, &rt->log, automatic ? &why : err);
+    rt->is_automatic = automatic && !st;
     if (!automatic || !st) return st;
     /* who installed a driver has a GPU, and may think that it computes */
     rvi_log_write(&rt->log, rvi_backend_cuda_has_driver() ? RVI_LOG_WARN : RVI_LOG_INFO,

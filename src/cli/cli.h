@@ -34,7 +34,7 @@ typedef struct cli_option {
 typedef struct cli {
     int threads;
     int context;
-    int gpu_layers; /* 0: all, or as many as fit */
+    int gpu_layers; /* 0: all, or of those that fit as many as are best */
     int gpu_tokens; /* of KV cache that a command will ask for; 0: the context */
     const char *kv, *isa, *device, *cache_dir, *state_dir, *log_level;
     const char *store;         /* the database that learned state is in; NULL: in state_dir */

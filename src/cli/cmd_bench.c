@@ -31,7 +31,9 @@ typedef struct bench {
     rv_model_info info;
     cli_load load;
     char cpu[128], gpu[128]; /* gpu: "": none */
-    bool split;              /* the CPU computes a part of the layers */
+    bool split;              /* the CPU computes a part of the layers, or all */
+    double copy_gbps;        /* of the GPU's memory; 0: there is none, or it was not measured */
+    double gpu_used;         /* bytes of it in use, by whomever, after the tests */
     int threads;
     rv_engine *engine;
     rv_session *sessions[MAX_PARALLEL];
@@ -184,15 +186,17 @@ static double tokens_a_second(const result *r, int i)
 
 typedef struct figures {
     double avg_ns, stddev_ns, avg_ts, stddev_ts;
-    double gbps; /* 0: not part of this test */
+    double gbps, share; /* of the GPU's memory rate; 0: not part of this test */
 } figures;
 
 static figures figures_of(const bench *b, const result *r)
 {
     double ts[MAX_REPEAT];
     for (int i = 0; i < r->n; i++) ts[i] = tokens_a_second(r, i);
-    figures f = {mean(r->ns, r->n), deviation(r->ns, r->n), mean(ts, r->n), deviation(ts, r->n), 0};
+    figures f = {
+        mean(r->ns, r->n), deviation(r->ns, r->n), mean(ts, r->n), deviation(ts, r->n), 0, 0};
     if (r->n_gen) f.gbps = b->load.token_bytes * f.avg_ts / r->n_parallel / 1e9;
+    if (b->copy_gbps > 0 && !b->split) f.share = f.gbps / b->copy_gbps;
     return f;
 }
 
@@ -210,7 +214,7 @@ typedef struct field {
     bool absent;
 } field;
 
-enum { N_FIELDS = 29 };
+enum { N_FIELDS = 32 };
 
 /* A GPU takes what suits it. */
 static int step_rows(const bench *b)
@@ -244,9 +248,9 @@ static void fill_fields(const bench *b, const result *r, const char *type, field
         {"cpu_info", TEXT, b->cpu, 0, false},
         {"gpu_info", TEXT, b->gpu, 0, false},
         {"backends", TEXT,
-         !b->gpu[0] ? "CPU"
-         : b->split ? "CUDA,CPU"
-                    : "CUDA",
+         !b->info.gpu_layers ? "CPU"
+         : b->split          ? "CUDA,CPU"
+                             : "CUDA",
          0, false},
         {"model_filename", TEXT, b->name, 0, false},
         {"model_type", TEXT, type, 0, false},
@@ -272,6 +276,9 @@ static void fill_fields(const bench *b, const result *r, const char *type, field
         {"peak_rss", WHOLE, NULL, (double)r->peak_rss, r->peak_rss == 0},
         {"isa", TEXT, rv_runtime_isa(b->model.rt), 0, false},
         {"n_gpu_layers", WHOLE, NULL, b->info.gpu_layers, false},
+        {"gpu_copy_gbps", REAL, NULL, b->copy_gbps, b->copy_gbps <= 0},
+        {"gpu_share", REAL, NULL, f.share, f.share <= 0},
+        {"gpu_memory_used", WHOLE, NULL, b->gpu_used, b->gpu_used <= 0},
     };
     _Static_assert(sizeof all / sizeof all[0] == N_FIELDS, "one row each");
     memcpy(out, all, sizeof all);
@@ -353,8 +360,8 @@ static void write_table(const bench *b, const result *results, int n, rvi_buf *o
     rvi_buf_printf(out, "machine  %s, %d thread%s, %s, KV %s\n", b->cpu[0] ? b->cpu : "unknown CPU",
                    b->threads, b->threads == 1 ? "" : "s", rv_runtime_isa(b->model.rt), kv_name(b));
     if (b->gpu[0])
-        rvi_buf_printf(out, "gpu      %s, %d of %d layers\n", b->gpu, b->info.gpu_layers,
-                       b->info.n_layers);
+        rvi_buf_printf(out, "gpu      %s, %d of %d layers, %.0f MiB of its memory in use\n", b->gpu,
+                       b->info.gpu_layers, b->info.n_layers, b->gpu_used / 1048576);
     rvi_buf_printf(out, "program  ruvllm %s, commit %s\n\n", rv_version(), cli_commit());
     rvi_buf_printf(out, "%-20s %22s %16s %14s %8s %10s\n", "test", "tok/s", "each sequence",
                    "first token", "GB/s", "peak RSS");
@@ -369,6 +376,16 @@ static void write_table(const bench *b, const result *results, int n, rvi_buf *o
         if (r->peak_rss) snprintf(rss, sizeof rss, "%.0f MiB", (double)r->peak_rss / 1048576);
         rvi_buf_printf(out, "%-20s %11.2f \xc2\xb1 %8.2f %16s %14s %8s %10s\n", name, f.avg_ts,
                        f.stddev_ts, each, first, gbps, rss);
+    }
+    for (int i = 0; i < n; i++) {
+        figures f = figures_of(b, &results[i]);
+        char name[64];
+        test_name(b, &results[i], name, sizeof name);
+        if (f.share > 0)
+            rvi_buf_printf(out,
+                           "\n%s reads weights at %.0f %% of the rate of copies in the gpu's "
+                           "memory, %.0f GB/s\n",
+                           name, 100 * f.share, b->copy_gbps);
     }
 }
 
@@ -471,6 +488,31 @@ static rv_status look(bench *b, rv_error *err)
     }
     rv_free(model);
     rv_free(machine);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+/* The card after the tests. Memory for copies need not be left. */
+static rv_status look_at_gpu(bench *b, rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *d;
+    char *text = NULL;
+    if (!b->gpu[0]) return RV_OK;
+    rv_status st = rv_runtime_describe(b->model.rt, 0, &text, err);
+    if (!st) st = rvi_json_parse(&d, text, strlen(text), &arena, "description", err);
+    if (!st) {
+        const rvi_json *gpu = rvi_json_get(d, "gpu");
+        b->gpu_used = rvi_json_number(rvi_json_get(gpu, "total"), 0) -
+                      rvi_json_number(rvi_json_get(gpu, "available"), 0);
+    }
+    rv_free(text);
+    text = NULL;
+    if (!st && !rv_runtime_describe(b->model.rt, 2, &text, NULL) &&
+        !rvi_json_parse(&d, text, strlen(text), &arena, "description", NULL))
+        b->copy_gbps = rvi_json_number(
+            rvi_json_get(rvi_json_get(rvi_json_get(d, "gpu"), "measured"), "copy_gbps"), 0);
+    rv_free(text);
     rvi_arena_deinit(&arena);
     return st;
 }
@@ -581,6 +623,7 @@ int cli_bench(cli *c, int argc, char **argv)
     if (!st && b.n_gen) st = run_test(&b, false, &results[n++], &err);
     cli_progress_end(&b.bar);
     peaks peak = {0};
+    if (!st) st = look_at_gpu(&b, &err);
     if (!st && b.ops) st = measure_peaks(&b, &peak, &err);
     if (!st) {
         (json ? write_json : csv ? write_csv : write_table)(&b, results, n, &out);

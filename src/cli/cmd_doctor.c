@@ -191,6 +191,7 @@ static void write_measured(const doctor *d, rvi_buf *out)
 static void write_threads(const doctor *d, rvi_buf *out)
 {
     const rvi_json *counts = rvi_json_get(d->measured, "thread_counts");
+    if (!rvi_json_count(counts)) return; /* there was no time for that */
     rvi_buf_puts(out, "\nthreads       decoding (q4_k)    prompts\n");
     for (size_t i = 0; i < rvi_json_count(counts); i++) {
         const rvi_json *c = rvi_json_at(counts, i);
@@ -394,7 +395,7 @@ int cli_doctor(cli *c, int argc, char **argv)
     rv_status st = n_args ? read_model(c, args[0], &model, &arena, &load, &d.kv, &err)
                           : make_runtime(c, &model.rt, &err);
     if (!st) st = rv_runtime_describe(model.rt, 1, &text, &err);
-    if (!st) st = cli_gpu_look(c, device, &d.gpu, &arena, &err);
+    if (!st) st = cli_gpu_look(c, device, model.m, &d.gpu, &arena, &err);
     if (!st) st = rvi_json_parse(&d.machine, text, strlen(text), &arena, "description", &err);
     if (!st) {
         d.measured = rvi_json_get(d.machine, "measured");

@@ -188,7 +188,8 @@ const cli_command cli_commands[] = {
     {"doctor", "[MODEL]", "measure this machine and suggest what to run on it (some seconds)",
      "  --json               as one JSON object\n"
      "  With a model: also its expected speed, and the context that fits into memory. A GPU is "
-     "measured too, where there is one (--device cpu: it is not looked for).\n",
+     "measured too, where there is one (--device cpu: it is not looked for), and how many of the "
+     "model's layers it is best given.\n",
      cli_doctor, NULL},
     {"tokenize", "MODEL [TEXT|-]", "convert text to token ids",
      "  --bos                begin with the beginning-of-text token if the model uses one\n"

@@ -23,7 +23,7 @@ static const char global_help[] =
     "  --device auto|cpu|cuda[:N]\n"
     "                       what computes (cpu); auto is a GPU that can be used, or else the CPU\n"
     "  --gpu-layers N       layers that the GPU computes, the last ones; the CPU computes the "
-    "others (all, or as many as fit)\n"
+    "others (all, or of those that fit as many as are fastest)\n"
     "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, else XDG_CACHE_HOME/ruvllm, "
     "else ~/.cache/ruvllm)\n"
     "  --state-dir DIR      where what was learned is kept, readable by you alone "

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/number.h"
 #include "kernels/kernels.h"
 
 static size_t kv_bytes(const rvi_sizes *s, const rvi_room *r)
@@ -52,29 +53,90 @@ size_t rvi_device_room(rvi_backend *device)
     return left - RVI_MIN(left, total / PART);
 }
 
-rv_status rvi_place(int *n, const rvi_sizes *s, rvi_backend *device, const rvi_room *r, int asked,
-                    const char *name, rv_error *err)
+/* ---- the time of a token ---- */
+
+double rvi_token_seconds(const rvi_sizes *s, const rvi_rates *r, int n)
 {
-    size_t room = rvi_device_room(device);
-    int most = rvi_sizes_fit(s, device, r, room),
-        least = asked ? RVI_MIN(asked, s->n_layers) : 1; /* or there is nothing to be done */
-    *n = asked ? least : most;
-    if (least > most) {
-        char advice[64] = "not one layer fits; device cpu does without it";
-        if (most) snprintf(advice, sizeof advice, "gpu-layers %d would fit", most);
-        size_t need = rvi_sizes_need(s, device, r, least);
-        return rvi_error(err, RV_E_NOMEM,
-                         "%s: %d of %d layers with %d tokens need %.1f MiB of device memory, %.1f "
-                         "MiB of it can be used: %.1f MiB are missing; %s",
-                         name, least, s->n_layers, r->n_tokens, (double)need / 0x1p20,
-                         (double)room / 0x1p20, (double)(need - room) / 0x1p20, advice);
+    enum { KERNELS = 6, BESIDES = 3 }; /* of a layer; the last norm, the head, the way back */
+    double host = 0, device = 0;
+    for (int il = 0; il < s->n_layers; il++)
+        *(il < s->n_layers - n ? &host : &device) += (double)s->layers[il];
+    *(n ? &device : &host) += (double)s->ends;
+    if (!n) return host / r->host;
+    double row = (double)s->n_embd * sizeof(float);
+    return host / r->host + device / r->device + row / r->bus + r->crossing +
+           (KERNELS * n + BESIDES) * r->call;
+}
+
+int rvi_best_layers(const rvi_sizes *s, const rvi_rates *r, int least, int most)
+{
+    const double clearly = 0.9;
+    double shortest = clearly * rvi_token_seconds(s, r, most);
+    int best = most;
+    for (int n = most - 1; n >= least; n--) {
+        double seconds = rvi_token_seconds(s, r, n);
+        if (seconds >= shortest) continue;
+        shortest = seconds;
+        best = n;
     }
-    size_t all = rvi_sizes_need(s, device, r, s->n_layers);
-    if (!asked && *n < s->n_layers)
-        rvi_log_write(
-            device->log, RVI_LOG_WARN,
-            "%s: the last %d of %d layers are computed on the GPU, the others on the CPU: "
-            "%.1f MiB of device memory are missing for all of them with %d tokens",
-            name, *n, s->n_layers, (double)(all - room) / 0x1p20, r->n_tokens);
+    return best;
+}
+
+/* ---- the decision ---- */
+
+static rv_status too_little(const rvi_sizes *s, rvi_backend *device, const rvi_room *r, size_t room,
+                            int wanted, int most, const char *name, rv_error *err)
+{
+    char advice[64] = "not one layer fits; device cpu does without it";
+    if (most) snprintf(advice, sizeof advice, "gpu-layers %d would fit", most);
+    size_t need = rvi_sizes_need(s, device, r, wanted);
+    return rvi_error(err, RV_E_NOMEM,
+                     "%s: %d of %d layers with %d tokens need %.1f MiB of device memory, %.1f "
+                     "MiB of it can be used: %.1f MiB are missing; %s",
+                     name, wanted, s->n_layers, r->n_tokens, (double)need / 0x1p20,
+                     (double)room / 0x1p20, (double)(need - room) / 0x1p20, advice);
+}
+
+/* rates: NULL: unknown. missing: bytes, for all layers. */
+static void say(const rvi_sizes *s, const rvi_log *log, const rvi_rates *rates, int n, int most,
+                size_t missing, int n_tokens, const char *name)
+{
+    char where[128], expected[128] = "";
+    if (n)
+        snprintf(where, sizeof where,
+                 "the last %d of %d layers are computed on the GPU, the others on the CPU", n,
+                 s->n_layers);
+    else
+        snprintf(where, sizeof where, "all %d layers are computed on the CPU", s->n_layers);
+    double alone = rates ? 1 / rvi_token_seconds(s, rates, 0) : 0;
+    double shared = rates && most ? 1 / rvi_token_seconds(s, rates, n ? n : most) : 0;
+    if (n && rates)
+        (void)rvi_snprintf(expected, sizeof expected,
+                           "; about %.3g tokens a second are expected, %.3g by the CPU alone",
+                           shared, alone);
+    else if (most && rates)
+        (void)rvi_snprintf(expected, sizeof expected,
+                           "; about %.3g tokens a second are expected, %.3g with %d of them on the "
+                           "GPU",
+                           alone, shared, most);
+    rvi_log_write(log, RVI_LOG_WARN,
+                  "%s: %s: %.1f MiB of device memory are missing for all of them with %d tokens%s",
+                  name, where, (double)missing / 0x1p20, n_tokens, expected);
+}
+
+rv_status rvi_place(int *n, const rvi_sizes *s, rvi_backend *device, const rvi_room *r,
+                    const rvi_placing *how, const char *name, rv_error *err)
+{
+    size_t room = rvi_device_room(device); /* before measuring takes some */
+    int most = rvi_sizes_fit(s, device, r, room), least = how->may_leave ? 0 : 1;
+    int wanted = how->asked ? RVI_MIN(how->asked, s->n_layers) : least;
+    *n = how->asked ? wanted : most;
+    if (wanted > most) return too_little(s, device, r, room, wanted, most, name, err);
+    if (*n == s->n_layers || how->asked) return RV_OK;
+    rvi_rates rates;
+    bool known = most && how->rates && how->rates(how->ctx, &rates);
+    if (known) *n = rvi_best_layers(s, &rates, least, most);
+    say(s, device->log, known ? &rates : NULL, *n, most,
+        rvi_sizes_need(s, device, r, s->n_layers) - room, r->n_tokens, name);
     return RV_OK;
 }

@@ -112,6 +112,42 @@ static void test_unknown_machine(void **state)
     be->ops->free(be);
 }
 
+/* No time is left: each rate is measured once, other thread counts are not. */
+static void test_late(void **state)
+{
+    (void)state;
+    rvi_cpu_options options = {.n_threads = 2};
+    rvi_cpu_probe_options o = quick;
+    rvi_backend *be = NULL;
+    rvi_cpu_probe p;
+    o.limit = 1e-9;
+    assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));
+    assert_ok(rvi_cpu_probe_run(&p, be, &o, err));
+    assert_int_equal(p.n_counts, 0);
+    for (size_t t = 0; t < RVI_QTYPE_COUNT; t++) {
+        assert_rate(p.weight[t].memory, rvi_qtypes[t].name);
+        assert_rate(p.weight[t].many, rvi_qtypes[t].name);
+    }
+    be->ops->free(be);
+}
+
+/* One type alone, as a model that is being opened asks for it. */
+static void test_one_type(void **state)
+{
+    (void)state;
+    for (int exact = 0; exact < 2; exact++) {
+        rvi_cpu_options options = {.n_threads = 2, .exact = exact};
+        rvi_backend *be = NULL;
+        double row;
+        assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));
+        for (int t = 0; t < RVI_QTYPE_COUNT; t += AMOUNT(RVI_Q4_K, 1)) {
+            assert_ok(rvi_cpu_probe_row(&row, be, (rvi_qtype)t, 0, err));
+            assert_rate(row, rvi_qtypes[t].name);
+        }
+        be->ops->free(be);
+    }
+}
+
 /* A backend that was measured computes what it computed before. */
 static void test_leaves_no_trace(void **state)
 {
@@ -191,9 +227,14 @@ static void test_reader(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),         cmocka_unit_test(test_exact_and_reference),
-        cmocka_unit_test(test_unknown_machine), cmocka_unit_test(test_leaves_no_trace),
-        cmocka_unit_test(test_peaks),           cmocka_unit_test(test_reader),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_exact_and_reference),
+        cmocka_unit_test(test_unknown_machine),
+        cmocka_unit_test(test_leaves_no_trace),
+        cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_reader),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_one_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

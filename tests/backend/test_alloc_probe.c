@@ -37,8 +37,32 @@ static void test_probe(void **state)
     assert_true(n_refused > 12);
 }
 
+static void test_one_type(void **state)
+{
+    (void)state;
+    rvi_cpu_options options = {.n_threads = 2};
+    bool refused = true;
+    int n_refused = 0;
+    for (long n = 0; refused; n++) {
+        rvi_backend *be = NULL;
+        rv_error e = {0};
+        double row;
+        assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));
+        fail_alloc_after(n);
+        rv_status st = rvi_cpu_probe_row(&row, be, RVI_Q4_K, 0, &e);
+        refused = fail_alloc_off();
+        be->ops->free(be);
+        if (st != (refused ? RV_E_NOMEM : RV_OK))
+            fail_msg("call %ld refused: status %d %s", n, (int)st, e.text);
+        n_refused += refused;
+        assert_true(n < 1000);
+    }
+    assert_true(n_refused > 4);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_probe)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_probe),
+                                       cmocka_unit_test(test_one_type)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

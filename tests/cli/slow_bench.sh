@@ -63,7 +63,7 @@ holds "its loads" "$tmp/json" \
 fields="build_commit build_number cpu_info gpu_info backends model_filename model_type \
 model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_prompt n_gen n_depth \
 test_time avg_ns stddev_ns avg_ts stddev_ts n_parallel ts_per_sequence ttft_ms gbps peak_rss isa \
-n_gpu_layers"
+n_gpu_layers gpu_copy_gbps gpu_share gpu_memory_used"
 "$rv" bench $spm -p 16 -n 4 -d 33 -r 3 --parallel 2 -t 2 --kv f32 --json >"$tmp/json" 2>"$tmp/e"
 verdict "bench: json" 0 $? "" ""
 holds "two tests" "$tmp/json" \
@@ -85,6 +85,8 @@ holds "sequences" "$tmp/json" \
     'd[0]["n_parallel"] == 1 and d[1]["n_parallel"] == 2 and abs(d[1]["ts_per_sequence"] * 2 / d[1]["avg_ts"] - 1) < 1e-5'
 holds "figures of one test only" "$tmp/json" \
     'd[0]["ttft_ms"] > 0 and d[0]["gbps"] is None and d[1]["ttft_ms"] is None and d[1]["gbps"] > 0'
+holds "no GPU" "$tmp/json" \
+    'all(t["gpu_copy_gbps"] is None and t["gpu_share"] is None and t["gpu_memory_used"] is None for t in d)'
 holds "the time" "$tmp/json" \
     '__import__("re").fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", d[0]["test_time"])'
 "$rv" bench $spm -p 4 -n 0 -r 1 --isa ref --json >"$tmp/json"

@@ -734,6 +734,33 @@ static void best_of_rows(void **state)
     be->ops->free(be);
 }
 
+/* Copies alone, one type alone, no time, and next to no memory. */
+static void probe_less(rvi_backend *be)
+{
+    rvi_cuda_probe p;
+    rvi_cuda_probe_options o = {.quick = true, .what = RVI_CUDA_PROBE_COPIES};
+    long launches = fake()->launches;
+    size_t used = fake()->used;
+    assert_ok(rvi_cuda_probe_run(&p, be, &o, err));
+    assert_true(p.copy > 0 && p.to_device > 0 && p.to_host > 0 && p.call == 0);
+    assert_int_equal(fake()->launches, launches);
+    for (int small = 0; small < 2; small++) {
+        o = (rvi_cuda_probe_options){
+            .quick = !small, .what = RVI_CUDA_PROBE_TYPE, .type = RVI_Q4_K};
+        if (small) fake()->memory = fake()->used + (2 << 20);
+        assert_ok(rvi_cuda_probe_run(&p, be, &o, err));
+        for (int t = 0; t < RVI_QTYPE_COUNT; t++)
+            assert_true((p.weight[t].row > 0) == (t == RVI_Q4_K) && p.weight[t].many == 0);
+        assert_true(p.to_device > 0 && p.crossing > 0 && p.call > 0);
+    }
+    fake()->memory = (size_t)1 << 40;
+    o = (rvi_cuda_probe_options){.quick = true, .limit = 1e-9};
+    assert_ok(rvi_cuda_probe_run(&p, be, &o, err));
+    assert_true(p.copy > 0 && p.call > 0);
+    for (int t = 0; t < RVI_QTYPE_COUNT; t++) assert_true(p.weight[t].row == 0);
+    assert_int_equal(fake()->used, used);
+}
+
 /* What doctor measures: a figure of each kind, and nothing left behind; a device that is lost is
  * said. */
 static void probe(void **state)
@@ -743,7 +770,7 @@ static void probe(void **state)
     rvi_cuda_card card;
     rvi_cuda_probe p;
     rv_error why = {0};
-    const rvi_cuda_probe_options quick = {.quick = true};
+    const rvi_cuda_probe_options quick = {.quick = true, .limit = 600};
     assert_ok(open_fake(&be, true, NULL, err));
     rvi_cuda_card_read(&card, be);
     assert_string_equal(card.name, "fake device");
@@ -752,9 +779,10 @@ static void probe(void **state)
     assert_int_equal(card.left, fake()->memory - fake()->used);
     assert_ok(rvi_cuda_probe_run(&p, be, &quick, err));
     assert_true(p.copy > 0 && p.to_device > 0 && p.to_host > 0 && p.launch > 0 && p.call > 0);
-    assert_true(p.call > p.launch);
+    assert_true(p.call > p.launch && p.crossing > 0);
     for (int t = 0; t < RVI_QTYPE_COUNT; t++)
         assert_true(p.weight[t].row > 0 && p.weight[t].many > 0);
+    probe_less(be);
     size_t used = fake()->used;
     fake()->fail_after = 9;
     assert_int_equal(rvi_cuda_probe_run(&p, be, &quick, &why), RV_E_STATE);

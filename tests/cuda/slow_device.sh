@@ -69,6 +69,14 @@ fi
 # --- what is measured says what it ran on
 check "bench: one of two layers" 0 "^gpu      $card, 1 of 2 layers" - "$rv" bench $spm -p 4 \
     -n 2 -r 1 $options --gpu-layers 1
+! matches "of the rate of copies" "$tmp/out"
+verdict "bench: a share of weights that lie on both sides" 0 $? "" ""
+check "bench: share of the card's rate" 0 "^tg2 reads weights at .* % of the rate of copies" - \
+    "$rv" bench $spm -p 0 -n 2 -r 1 $options
+"$rv" bench $spm -p 0 -n 2 -r 1 $options --json >"$tmp/out" 2>"$tmp/err"
+matches '"gpu_share": [0-9.]*,' "$tmp/out" && matches '"gpu_memory_used": [1-9]' "$tmp/out" &&
+    matches '"gpu_copy_gbps": [0-9.]*,' "$tmp/out"
+verdict "bench: the card in JSON" 0 $? "" ""
 "$rv" bench $spm -p 4 -n 0 -r 1 $options --json >"$tmp/out" 2>"$tmp/err"
 matches '"n_gpu_layers": 2' "$tmp/out" && matches "\"gpu_info\": \"$card\"" "$tmp/out"
 verdict "bench: all layers" 0 $? '"backends": "CUDA"' -
@@ -80,6 +88,10 @@ if [ "$card" = "fake device" ]; then
     check "run: nothing fits" 1 - \
         "1 of 2 layers with 64 tokens need .* are missing; not one layer fits; device cpu does" \
         "$rv" run $spm hi -n 2 $options
+    "$rv" run $spm hi -n 4 --greedy --device auto --exact -t 1 --ctx 64 >"$tmp/auto" 2>"$tmp/err"
+    verdict "run: nothing fits, any device will do" 0 $? "" "all 2 layers are computed on the CPU"
+    cmp -s "$tmp/cpu" "$tmp/auto"
+    verdict "run: the same text by the CPU" 0 $? "" ""
     check "bench: two layers do not fit" 1 - "2 of 2 layers with .* tokens need .* are missing" \
         "$rv" bench $spm -p 4 -n 2 -r 1 $options --gpu-layers 2
     unset FAKE_DEVICE_MEMORY

@@ -315,6 +315,15 @@ static void lost_device(void **state)
 /* ---- placement ---- */
 
 static char logged[1024];
+static rvi_rates invented; /* that a card and a CPU have */
+static int n_measured;
+
+static bool measure(void *ctx, rvi_rates *out)
+{
+    n_measured++;
+    *out = invented;
+    return ctx != NULL;
+}
 
 static void keep_log(void *ctx, rvi_log_level level, const char *line)
 {
@@ -325,6 +334,58 @@ static void keep_log(void *ctx, rvi_log_level level, const char *line)
 static void says(const char *text, const char *what)
 {
     if (!strstr(text, what)) fail_msg("'%s' does not say '%s'", text, what);
+}
+
+static rv_status place(int *n, const rvi_sizes *s, const rvi_room *room, rvi_placing how,
+                       rv_error *why)
+{
+    return rvi_place(n, s, device, room, &how, "it", why);
+}
+
+/* What is measured decides where one of two layers fits. */
+static void by_rates(const rvi_sizes *s, const rvi_room *room, size_t fits)
+{
+    static int known;
+    rvi_placing how = {.rates = measure, .ctx = &known};
+    int n = -1;
+    n_measured = 0;
+    fake()->memory = (fake()->used + fits) * 64 / 63 + 64;
+    invented = (rvi_rates){.host = 1e9, .device = 1e11, .bus = 1e10}; /* the card is faster */
+    for (int leave = 0; leave < 2; leave++) {
+        how.may_leave = leave;
+        assert_ok(place(&n, s, room, how, err));
+        assert_int_equal(n, 1);
+        says(logged, "the last 1 of 2 layers are computed on the GPU");
+        says(logged, "tokens a second are expected");
+        says(logged, "by the CPU alone");
+    }
+    invented.crossing = 4; /* the bus makes it slower, and the device was asked for by name */
+    how.may_leave = false;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 1);
+    says(logged, "about 0.25 tokens a second are expected");
+    how.may_leave = true;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 0);
+    says(logged, "it: all 2 layers are computed on the CPU: ");
+    says(logged, "0.25 with 1 of them on the GPU");
+    assert_int_equal(n_measured, 4);
+    how.ctx = NULL; /* it could not be measured */
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 1);
+    if (strstr(logged, "expected")) fail_msg("'%s': of what?", logged);
+    n_measured = 0;
+    how.asked = 1;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 1);
+    how.asked = 0;
+    fake()->memory = (fake()->used + fits - 256) * 64 / 63;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, 0); /* nothing fits */
+    fake()->memory = (size_t)1 << 40;
+    assert_ok(place(&n, s, room, how, err));
+    assert_int_equal(n, s->n_layers);
+    assert_int_equal(n_measured, 0);
 }
 
 static void placement(void **state)
@@ -350,30 +411,31 @@ static void placement(void **state)
         size_t bytes = fits ? need[fits] : need[1] - 256;
         fake()->memory = (fake()->used + bytes) * 64 / 63 + 64;
         assert_int_equal(rvi_sizes_fit(s, device, &room, rvi_device_room(device)), fits);
-        rv_status st = rvi_place(&n, s, device, &room, 0, "it", &why);
+        rv_status st = place(&n, s, &room, (rvi_placing){.asked = 0}, &why);
         assert_int_equal(st, fits ? RV_OK : RV_E_NOMEM);
         if (fits) assert_int_equal(n, fits);
         if (!fits) says(why.text, "not one layer fits; device cpu");
         if (fits == 2) assert_string_equal(logged, "");
         if (fits == 1) {
             says(logged, "it: the last 1 of 2 layers are computed on the GPU, the others on the");
-            assert_int_equal(rvi_place(&n, s, device, &room, 2, "it", &why), RV_E_NOMEM);
+            assert_int_equal(place(&n, s, &room, (rvi_placing){.asked = 2}, &why), RV_E_NOMEM);
             says(why.text, "it: 2 of ");
             says(why.text, "MiB are missing; gpu-layers 1 would fit");
         }
     }
+    by_rates(s, &room, need[1]);
     logged[0] = 0;
     fake()->memory = (size_t)1 << 40;
-    assert_ok(rvi_place(&n, s, device, &room, 0, "it", err));
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 0}, err));
     assert_int_equal(n, s->n_layers);
-    assert_ok(rvi_place(&n, s, device, &room, 1000, "it", err)); /* no more than there are */
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 1000}, err)); /* no more than there are */
     assert_int_equal(n, s->n_layers);
-    assert_ok(rvi_place(&n, s, device, &room, 1, "it", err));
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 1}, err));
     assert_int_equal(n, 1);
     assert_string_equal(logged, ""); /* that was asked for */
     fake()->memory = fake()->used + 256;
     fake()->is_silent = true; /* nothing is known to be missing */
-    assert_ok(rvi_place(&n, s, device, &room, 0, "it", err));
+    assert_ok(place(&n, s, &room, (rvi_placing){.asked = 0}, err));
     assert_int_equal(n, s->n_layers);
     rvi_free(s);
     rvi_source_close(source);
@@ -476,6 +538,46 @@ static void chosen_there(void **state)
     rv_runtime_free(&rt);
 }
 
+/* A card as slow as this one gets no layer of what does not fit it, where any device will do. */
+static void on_the_cpu_alone(rv_runtime *rt, const rv_open_options *o, const int32_t *want, int n)
+{
+    rv_model *m;
+    char *json;
+    rv_error why = {0};
+    int32_t got[16];
+    size_t used = fake()->used, memory = fake()->memory;
+    logged[0] = 0;
+    rt->is_automatic = true;
+    assert_ok(rv_model_open(&m, rt, "tests/golden/llama", o, err));
+    rt->is_automatic = false;
+    assert_int_equal(rv_model_get_info(m)->gpu_layers, 0);
+    says(logged, "all 2 layers are computed on the CPU: ");
+    greedy(m, got, n);
+    assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    assert_int_equal(fake()->used, used);
+    assert_ok(rv_model_describe_placement(m, rt, o->gpu_tokens, &json, err));
+    says(json, "{\"layers\":2,\"fit\":");
+    says(json, "\"gpu_layers\":0,\"decode_tps\":");
+    rv_free(json);
+    rv_model_close(&m);
+    assert_int_equal(fake()->used, used);
+
+    rv_runtime_options ro = {.size = sizeof ro, .n_threads = 1};
+    rv_runtime *cpu;
+    assert_ok(rv_runtime_new(&cpu, &ro, err));
+    assert_ok(rv_model_open(&m, cpu, "tests/golden/llama", NULL, err));
+    assert_int_equal(rv_model_describe_placement(m, cpu, 0, &json, &why), RV_E_CONFIG);
+    assert_int_equal(rv_model_describe_placement(m, rt, -2, &json, &why), RV_E_CONFIG);
+    assert_int_equal(rv_model_describe_placement(m, rt, 0, NULL, &why), RV_E_INVALID);
+    fake()->memory = (size_t)1 << 40; /* all of it fits: that is not asked */
+    assert_ok(rv_model_describe_placement(m, rt, 0, &json, err));
+    says(json, "{\"layers\":2,\"fit\":2,\"missing\":0,\"gpu_layers\":2,");
+    rv_free(json);
+    rv_model_close(&m);
+    rv_runtime_free(&cpu);
+    fake()->memory = memory;
+}
+
 static void api(void **state)
 {
     (void)state;
@@ -525,8 +627,10 @@ static void api(void **state)
     assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
     assert_int_equal(rv_model_get_info(m)->gpu_layers, 1);
     says(logged, "the last 1 of 2 layers are computed on the GPU");
+    says(logged, "tokens a second are expected"); /* this card is slow, but was asked for */
     greedy(m, got, N);
     assert_memory_equal(got, want, sizeof got);
+    on_the_cpu_alone(rt, &o, want, N);
 
     /* memory that others take between placing the layers and copying their weights */
     rv_model *late;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The kernels that `make CUDA=1` embeds are in the library if and only if the last make had CUDA=1.
-# The compiler for them is a script. Prints TAP.
+# The kernels that `make CUDA=1` embeds stay in the library of a tree until `make CUDA=`. The compiler
+# for them is a script. Prints TAP.
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -33,7 +33,9 @@ export NVCC="$tmp/nvcc"
 case_of "without" "  CC .*image.c" no
 case_of "with" "  CC .*image.c" yes CUDA=1
 case_of "again: nothing is compiled" "" yes CUDA=1
-case_of "without, and that is said" "without the kernels for GPUs" no
+case_of "the tree remembers them" "" yes
+case_of "without them from now on" "  CC .*image.c" no CUDA=
 case_of "again: nothing is compiled" "" no
+case_of "0 is without, too" "" no CUDA=0
 case_of "with, a second time" "  CC .*image.c" yes CUDA=1
 echo "1..$n"

@@ -69,6 +69,7 @@ typedef struct probe {
     uint8_t *ring;
     size_t ring_bytes, ring_at;
     double slice; /* seconds that one series may take */
+    double until; /* then what can be left out is */
     int rounds;
     sizes sizes;
     rvi_tensor *x, *y;
@@ -76,6 +77,13 @@ typedef struct probe {
     weight_tally weight[RVI_QTYPE_COUNT];
     tally call, ops[2][N_OPS]; /* one row, many rows */
 } probe;
+
+/* Beside other programs a product can take a hundred times as long: its threads wait for each
+ * other. */
+static bool is_late(const probe *p)
+{
+    return rvi_os_seconds() > p->until;
+}
 
 /* ---- series of times ---- */
 
@@ -536,7 +544,7 @@ static rv_status measure_engine(probe *p, const float *values)
 {
     row_bench b = {.n_layers = p->sizes.n_layers};
     rv_status st = row_bench_init(&b, p->be, values, p->err);
-    for (int round = 0; !st && round < p->rounds; round++) {
+    for (int round = 0; !st && round < p->rounds && (!round || !is_late(p)); round++) {
         const double part = 1.0 / p->rounds;
         st = visit_call(p, part);
         for (int t = 0; !st && t < RVI_QTYPE_COUNT; t++) st = visit_weight(p, (rvi_qtype)t, part);
@@ -596,7 +604,7 @@ static rv_status measure_counts(probe *p, const rvi_cpu_probe_options *o)
     int wanted[RVI_CPU_PROBE_COUNTS] = {
         1, o->n_physical / 4, o->n_physical / 2, o->n_physical, p->out->n_threads, o->n_logical};
     rv_status st = RV_OK;
-    for (int last = 0; !st;) {
+    for (int last = 0; !st && !is_late(p);) {
         int n = 0; /* the next larger one */
         for (size_t i = 0; i < RVI_COUNT(wanted); i++)
             if (wanted[i] > last && (!n || wanted[i] < n)) n = wanted[i];
@@ -661,6 +669,33 @@ static rv_status set_up(probe *p, float *values)
     return RV_OK;
 }
 
+static void tear_down(probe *p)
+{
+    p->be->ops->tensor_free(p->be, p->x);
+    p->be->ops->tensor_free(p->be, p->y);
+    rvi_free(p->ring);
+}
+
+rv_status rvi_cpu_probe_row(double *out, rvi_backend *be, rvi_qtype type, size_t last_cache,
+                            rv_error *err)
+{
+    enum { LEAST = 64 << 20, MOST = 256 << 20 };
+    const double seconds = 0.01;
+    rvi_cpu_probe figures = {.n_threads = rvi_pool_size(rvi_cpu_of(be)->pool)};
+    rvi_cpu_probe_options o = {.working_set =
+                                   RVI_MIN(RVI_MAX(2 * last_cache, (size_t)LEAST), (size_t)MOST)};
+    probe p = {.out = &figures, .be = be, .ring_bytes = ring_size(&o), .sizes = usual, .err = err};
+    tally t = {0};
+    *out = 0;
+    float *values = rvi_alloc_array(FF, sizeof *values);
+    rv_status st = values ? set_up(&p, values) : rvi_nomem(err, "probe");
+    if (!st) st = over_ring(&p, be, type, 1, p.sizes.large, seconds, &t);
+    if (!st) *out = rate(matrix_bytes(&p, type, p.sizes.large), mean(&t));
+    tear_down(&p);
+    rvi_free(values);
+    return st;
+}
+
 rv_status rvi_cpu_probe_run(rvi_cpu_probe *out, rvi_backend *be, const rvi_cpu_probe_options *o,
                             rv_error *err)
 {
@@ -676,6 +711,7 @@ rv_status rvi_cpu_probe_run(rvi_cpu_probe *out, rvi_backend *be, const rvi_cpu_p
     out->large_from = p.sizes.matrix;
     /* about 80 slices in all: 4 for a type, 1 for a set and a peak, 2 for a thread count */
     p.slice = (o->seconds > 0 ? o->seconds : 4.5) / 80;
+    p.until = rvi_os_seconds() + (o->limit > 0 ? o->limit : 12);
     float *values = rvi_alloc_array(FF, sizeof *values);
     rv_status st = values ? set_up(&p, values) : rvi_nomem(err, "probe");
     if (!st) st = measure_reads(&p);
@@ -683,9 +719,7 @@ rv_status rvi_cpu_probe_run(rvi_cpu_probe *out, rvi_backend *be, const rvi_cpu_p
     if (!st) st = measure_peak(&p, RVI_PEAK_BF16, &out->bf16_name, &out->bf16);
     if (!st) st = measure_engine(&p, values);
     if (!st) st = measure_counts(&p, o);
-    be->ops->tensor_free(be, p.x);
-    be->ops->tensor_free(be, p.y);
-    rvi_free(p.ring);
+    tear_down(&p);
     rvi_free(values);
     return st;
 }

@@ -55,13 +55,18 @@ typedef struct rvi_cpu_probe {
 } rvi_cpu_probe;
 
 typedef struct rvi_cpu_probe_options {
-    size_t working_set;           /* bytes beyond the last cache; 0: chosen by caches and memory */
-    double seconds;               /* about how long it may take; 0: 4.5 */
+    size_t working_set; /* bytes beyond the last cache; 0: chosen by caches and memory */
+    double seconds;     /* about how long it takes on an idle machine; 0: 4.5 */
+    double limit; /* seconds after which what was measured once is not measured again, and other
+                     thread counts are not looked at; 0: 12 */
     int n_physical, n_logical;    /* cores and CPUs, for the thread counts to try; 0: none */
     size_t last_cache, available; /* bytes, 0: unknown */
     bool quick;                   /* small matrices and few of them: rough figures at once */
 } rvi_cpu_probe_options;
 
+/* Bytes of weights of this type a second, in products of one row: some hundredths of a second. */
+rv_status rvi_cpu_probe_row(double *out, rvi_backend *be, rvi_qtype type, size_t last_cache,
+                            rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_cpu_probe_run(rvi_cpu_probe *out, rvi_backend *be, const rvi_cpu_probe_options *o,
                             rv_error *err) RVI_MUST_CHECK;
 

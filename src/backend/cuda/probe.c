@@ -41,7 +41,13 @@ typedef struct probe {
     int n_matrices;
     rvi_pack *pack;
     double least; /* seconds that a figure is taken over */
+    double until; /* when no further type is measured */
 } probe;
+
+static bool is_late(const probe *p)
+{
+    return rvi_os_seconds() > p->until;
+}
 
 static void wait(probe *p)
 {
@@ -61,7 +67,7 @@ static double seconds_of(probe *p, void (*turn)(probe *p))
         for (int i = 0; i < n; i++) turn(p);
         wait(p);
         took = (rvi_os_seconds() - begin) / n;
-        if (p->quick || took * n >= p->least || n >= 1 << 20) return took;
+        if (p->quick || took * n >= p->least || n >= 1 << 20 || is_late(p)) return took;
     }
 }
 
@@ -120,8 +126,9 @@ static rv_status measure_type(probe *p, rvi_qtype type, rvi_cuda_probe *out, rv_
     rv_status st = make_matrices(p, type, n, err);
     if (!st) {
         out->weight[type].row = (double)n * (double)bytes / seconds_of(p, one_row);
-        out->weight[type].many =
-            2.0 * n * p->n_in * p->n_out * p->n_rows / seconds_of(p, many_rows);
+        if (p->n_rows > 1)
+            out->weight[type].many =
+                2.0 * n * p->n_in * p->n_out * p->n_rows / seconds_of(p, many_rows);
         st = p->be->ops->check(p->be, err);
     }
     free_matrices(p);
@@ -154,7 +161,8 @@ static rv_status measure_calls(probe *p, rvi_cuda_probe *out, rv_error *err)
     int n_in = p->n_in, n_out = p->n_out;
     out->launch = seconds_of(p, launches) / p->n_launches;
     p->n_in = p->n_out = RVI_MIN(SMALL, RVI_MIN(n_in, n_out));
-    rv_status st = make_matrices(p, RVI_Q8_0, 1, err);
+    rv_status st = p->be->ops->check(p->be, err);
+    if (!st) st = make_matrices(p, RVI_Q8_0, 1, err);
     if (!st) out->call = seconds_of(p, small_products) / p->n_launches;
     free_matrices(p);
     p->n_in = n_in;
@@ -162,11 +170,51 @@ static rv_status measure_calls(probe *p, rvi_cuda_probe *out, rv_error *err)
     return st ? st : p->be->ops->check(p->be, err);
 }
 
-/* Copies of n bytes: within the device, to it, from it. */
-static rv_status measure_copies(probe *p, rvi_cuda_probe *out, rv_error *err)
+/* Types one after the other, those that models have most first. */
+static rv_status measure_types(probe *p, rvi_cuda_probe *out, rv_error *err)
 {
+    static const rvi_qtype often[] = {RVI_Q4_K, RVI_Q6_K, RVI_Q8_0, RVI_F16, RVI_BF16, RVI_Q4_0};
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && !is_late(p) && i < RVI_COUNT(often); i++)
+        st = measure_type(p, often[i], out, err);
+    for (int t = 0; !st && !is_late(p) && t < RVI_QTYPE_COUNT; t++)
+        if (out->weight[t].row <= 0) st = measure_type(p, (rvi_qtype)t, out, err);
+    return st;
+}
+
+static void cross(probe *p)
+{
+    float one = 1;
+    rvi_cols x = rvi_cols_of(p->x, 0, 1), y = rvi_cols_of(p->out, 0, 1);
+    p->be->ops->rows_write(p->be, x, 0, &one);
+    p->be->ops->add(p->be, y, x, 1);
+    p->be->ops->submit(p->be);
+    p->be->ops->rows_read(p->be, y, 0, &one);
+}
+
+static rv_status measure_crossing(probe *p, rvi_cuda_probe *out, rv_error *err)
+{
+    out->crossing = seconds_of(p, cross);
+    return p->be->ops->check(p->be, err);
+}
+
+/* kind: within the device, to it, from it. */
+static rvi_cu_result copies(rvi_cuda *c, size_t kind, rvi_cuda_at a, rvi_cuda_at b, void *host,
+                            size_t n, int turns)
+{
+    rvi_cu_result r = 0;
+    for (int i = 0; !r && i < turns; i++)
+        r = kind == 0   ? c->cu.copy_within(a, b, n, c->stream)
+            : kind == 1 ? c->cu.copy_in(a, host, n, c->stream)
+                        : c->cu.copy_out(host, a, n, c->stream);
+    return r ? r : c->cu.stream_wait(c->stream);
+}
+
+/* Copies of n bytes each. */
+static rv_status measure_copies(probe *p, size_t n, rvi_cuda_probe *out, rv_error *err)
+{
+    enum { TURNS = 8 };
     rvi_cuda *c = p->c;
-    size_t n = p->set / 2;
     rvi_cuda_at a = 0, b = 0;
     void *host = p->be->ops->host_new(p->be, n);
     double *rates[] = {&out->copy, &out->to_device, &out->to_host};
@@ -174,18 +222,14 @@ static rv_status measure_copies(probe *p, rvi_cuda_probe *out, rv_error *err)
     if (!st) st = rvi_cuda_alloc(c, &a, n, "a copy", err);
     if (!st) st = rvi_cuda_alloc(c, &b, n, "a copy", err);
     for (size_t kind = 0; !st && kind < RVI_COUNT(rates); kind++) {
-        enum { TURNS = 8 };
-        rvi_cu_result r = 0;
-        double begin = 0;
-        for (int i = 0; !r && i <= TURNS; i++) { /* the first is not counted */
-            r = kind == 0   ? c->cu.copy_within(a, b, n, c->stream)
-                : kind == 1 ? c->cu.copy_in(a, host, n, c->stream)
-                            : c->cu.copy_out(host, a, n, c->stream);
-            if (!r && i % TURNS == 0) r = c->cu.stream_wait(c->stream);
-            if (i == 0) begin = rvi_os_seconds();
-        }
+        double begin = rvi_os_seconds(); /* the first is not counted */
+        rvi_cu_result r = copies(c, kind, a, b, host, n, 1);
+        double first = RVI_MAX(rvi_os_seconds() - begin, 1e-9);
+        int turns = (int)RVI_MIN(RVI_MAX(p->least / first, 1.0), (double)TURNS);
+        begin = rvi_os_seconds();
+        if (!r) r = copies(c, kind, a, b, host, n, turns);
         double took = RVI_MAX(rvi_os_seconds() - begin, 1e-9);
-        *rates[kind] = (kind ? 1 : 2) * (double)TURNS * (double)n / took;
+        *rates[kind] = (kind ? 1 : 2) * (double)turns * (double)n / took;
         if (r) st = rvi_cu_error(&c->cu, r, "measuring copies", err);
     }
     rvi_cuda_release(c, a);
@@ -194,29 +238,64 @@ static rv_status measure_copies(probe *p, rvi_cuda_probe *out, rv_error *err)
     return st;
 }
 
+static bool wants(const rvi_cuda_probe_options *o, rvi_qtype type)
+{
+    return o->what == RVI_CUDA_PROBE_ALL || (o->what == RVI_CUDA_PROBE_TYPE && o->type == type);
+}
+
+/* Bytes of the largest matrix. */
+static size_t largest(const probe *p, const rvi_cuda_probe_options *o)
+{
+    size_t most = 0;
+    for (int t = 0; t < RVI_QTYPE_COUNT; t++)
+        if (wants(o, (rvi_qtype)t) || t == RVI_Q8_0) /* Q8_0: of the small products */
+            most = RVI_MAX(most,
+                           (size_t)p->n_out * rvi_qtype_row_bytes((rvi_qtype)t, (size_t)p->n_in));
+    return most;
+}
+
+static void choose_sizes(probe *p, const rvi_cuda_probe_options *o)
+{
+    rvi_cuda_card card;
+    rvi_cuda_card_read(&card, p->be);
+    bool brief = o->what == RVI_CUDA_PROBE_TYPE;
+    size_t wanted =
+        brief ? RVI_MAX(2 * card.l2, (size_t)32 << 20) : RVI_MAX(4 * card.l2, (size_t)256 << 20);
+    p->quick = o->quick;
+    p->least = brief ? 0.002 : 0.02;
+    p->until = rvi_os_seconds() + (o->limit > 0 ? o->limit : 10);
+    p->n_in = o->quick ? 256 : RVI_CUDA_PROBE_IN;
+    p->n_out = o->quick ? 256 : brief ? 4096 : RVI_CUDA_PROBE_OUT;
+    p->n_launches = o->quick ? 4 : brief ? 64 : 256;
+    p->n_rows = brief ? 1 : o->quick ? 9 : RVI_CUDA_PROBE_ROWS;
+    p->set = o->quick ? 1 << 17 : card.total ? RVI_MIN(wanted, card.left / 8) : wanted;
+    for (int i = 0; brief && i < 8 && largest(p, o) > p->set; i++) /* to 256 by 256 */
+        *(i % 2 ? &p->n_in : &p->n_out) /= 2;
+}
+
 rv_status rvi_cuda_probe_run(rvi_cuda_probe *out, rvi_backend *be, const rvi_cuda_probe_options *o,
                              rv_error *err)
 {
-    rvi_cuda_card card;
-    rvi_cuda_card_read(&card, be);
-    probe p = {.c = rvi_cuda_of(be), .be = be, .quick = o->quick, .least = 0.02};
-    p.n_in = o->quick ? 256 : 4096;
-    p.n_out = o->quick ? 256 : 8192;
-    p.n_launches = o->quick ? 4 : 256;
-    p.n_rows = o->quick ? 9 : RVI_CUDA_PROBE_ROWS;
-    p.set = o->quick ? 1 << 17 : RVI_MIN(RVI_MAX(4 * card.l2, (size_t)256 << 20), card.left / 8);
+    enum { FEW = 8 << 20 };
+    probe p = {.c = rvi_cuda_of(be), .be = be};
+    choose_sizes(&p, o);
     *out = (rvi_cuda_probe){0};
+    size_t n = o->what == RVI_CUDA_PROBE_TYPE ? RVI_MIN(p.set / 2, (size_t)FEW) : p.set / 2;
+    if (o->what == RVI_CUDA_PROBE_COPIES) return measure_copies(&p, n, out, err);
     int widest = RVI_MAX(p.n_in, p.n_out);
-    size_t largest = (size_t)p.n_out * (size_t)p.n_in * sizeof(float);
-    p.bytes = rvi_alloc_array(largest, 1);
+    size_t most = largest(&p, o);
+    p.bytes = rvi_alloc_array(most, 1);
     rv_status st = p.bytes ? RV_OK : rvi_nomem(err, "weights to measure with");
-    for (size_t i = 0; !st && i < largest; i++) p.bytes[i] = (uint8_t)((i * 167) >> 3 & 0x3B);
+    for (size_t i = 0; !st && i < most; i++) p.bytes[i] = (uint8_t)((i * 167) >> 3 & 0x3B);
     if (!st) st = be->ops->rows_new(be, &p.x, p.n_rows, widest, err);
     if (!st) st = be->ops->rows_new(be, &p.out, p.n_rows, widest, err);
     if (!st) st = be->ops->reserve(be, p.n_rows, widest, ~0u, err);
-    if (!st) st = measure_copies(&p, out, err);
+    if (!st) st = measure_copies(&p, n, out, err);
+    if (!st) st = measure_crossing(&p, out, err);
     if (!st) st = measure_calls(&p, out, err);
-    for (int t = 0; !st && t < RVI_QTYPE_COUNT; t++) st = measure_type(&p, (rvi_qtype)t, out, err);
+    if (!st)
+        st = o->what == RVI_CUDA_PROBE_TYPE ? measure_type(&p, o->type, out, err)
+                                            : measure_types(&p, out, err);
     be->ops->tensor_free(be, p.x);
     be->ops->tensor_free(be, p.out);
     rvi_free(p.bytes);

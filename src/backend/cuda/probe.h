@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 
-enum { RVI_CUDA_PROBE_ROWS = 512 };
+enum { RVI_CUDA_PROBE_ROWS = 512, RVI_CUDA_PROBE_IN = 4096, RVI_CUDA_PROBE_OUT = 8192 };
 
 typedef struct rvi_cuda_card {
     char name[128];
@@ -23,14 +23,25 @@ typedef struct rvi_cuda_probe {
     double to_device, to_host; /* bytes over the bus, from and to pinned memory */
     double launch;             /* seconds of a kernel without work, in a list that came before */
     double call;               /* seconds of a small product of one row */
+    double crossing; /* seconds until a number that is sent there, and changed, has come back */
     struct {
-        double row;  /* one row: bytes of weights as the file has them */
-        double many; /* RVI_CUDA_PROBE_ROWS rows: operations */
-    } weight[RVI_QTYPE_COUNT];
+        double row;            /* one row: bytes of weights as the file has them */
+        double many;           /* RVI_CUDA_PROBE_ROWS rows: operations */
+    } weight[RVI_QTYPE_COUNT]; /* 0: there was no time for it */
 } rvi_cuda_probe;
 
+typedef enum rvi_cuda_probe_what {
+    RVI_CUDA_PROBE_ALL,    /* seconds */
+    RVI_CUDA_PROBE_COPIES, /* nothing else: a tenth of a second */
+    RVI_CUDA_PROBE_TYPE    /* what placing a model needs: all but `many`, of one type, over less
+                              memory: the like */
+} rvi_cuda_probe_what;
+
 typedef struct rvi_cuda_probe_options {
-    bool quick; /* small matrices, once: figures that say nothing, for tests */
+    rvi_cuda_probe_what what;
+    rvi_qtype type; /* of RVI_CUDA_PROBE_TYPE */
+    double limit;   /* seconds after which no further type is measured; 0: 10 */
+    bool quick;     /* small matrices, once: figures that say nothing, for tests */
 } rvi_cuda_probe_options;
 
 void rvi_cuda_card_read(rvi_cuda_card *out, rvi_backend *be);
