@@ -193,10 +193,12 @@ typedef struct rv_service_event {
     int n_done;                          /* RV_SERVICE_PROMPT */
     /* Seconds: from submit to admission, from there to the first token, from there to the end. */
     double queue_seconds, prompt_seconds, seconds;
-    int saved;                /* RV_SERVICE_DONE: its session is on disk */
-    rv_status session_status; /* why not: the answer is whole, the session is as it was before */
-    int n_guessed, n_right;   /* RV_SERVICE_DONE: as in rv_answer */
-    size_t stop;              /* RV_FINISH_STOP: as in rv_answer */
+    int saved; /* RV_SERVICE_DONE: its session is on disk */
+    /* Why not: the answer is whole, and the session is as it was before, unless `error` says that
+     * it goes on from here and a power failure may undo that. */
+    rv_status session_status;
+    int n_guessed, n_right; /* RV_SERVICE_DONE: as in rv_answer */
+    size_t stop;            /* RV_FINISH_STOP: as in rv_answer */
     /* RV_SERVICE_DONE: how RV_PRESSURE_EVICT and _QUANTIZE changed its text; 0: not */
     int n_evicted; /* tokens that it forgot */
     int coarse;    /* it read keys and values in 4 bits that it would have read in 8 */

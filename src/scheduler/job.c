@@ -170,8 +170,15 @@ static void restore(rvi_scheduler *s, const rvi_job *j)
 /* The answer ended well: whether it could be saved is part of its last event. */
 static void save(rvi_job *j, const rvi_sampler_state *sampler, rv_service_event *ev, rv_error *why)
 {
+    rvi_save *x = NULL;
     if (!j->r->kept) return;
-    ev->session_status = rvi_kept_save(j->r->kept, j->s, sampler, why);
+    ev->session_status = rvi_save_begin(&x, j->r->kept, j->s, sampler, why);
+    while (x && !rvi_save_is_over(x)) {
+        rvi_save_fill(x);
+        rvi_save_write(x);
+    }
+    if (x) ev->session_status = rvi_save_result(x, why);
+    rvi_save_free(x);
     ev->saved = !ev->session_status;
     if (ev->session_status) ev->error = why->text;
 }
