@@ -91,7 +91,8 @@ typedef struct rv_service_options {
  * build has no threads, so no_thread must be set. */
 RV_API rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_options *o,
                                 rv_error *err);
-/* Ends all requests, without further events. No other thread may be in a call on it. */
+/* Ends all requests, without further events; sessions of answers that have ended are saved first.
+ * No other thread may be in a call on it. */
 RV_API void rv_service_free(rv_service **s);
 
 /* The model it was made for, which it keeps open. */
@@ -126,8 +127,9 @@ typedef struct rv_request {
     /* RV_REQUEST_ANSWER with one choice. The tenant's session of this name is continued, or begun:
      * ids follow its tokens (and may be none where there are some); a chat is whole, and reuses
      * what agrees. Random numbers go on where they were; a seed counts for a new session. When the
-     * answer has ended by itself, tokens, keys, values and the sampler's state are saved: an event
-     * with `saved` is the promise that a request after a crash goes on from there. */
+     * answer has ended by itself, tokens, keys, values and the sampler's state are saved, while
+     * other requests go on; then the last events come. One with `saved` is the promise that a
+     * request after a crash goes on from there. */
     const char *session;
     int exact; /* its text must not depend on how much room there is */
     int n_top; /* RV_REQUEST_SCORE: and the likeliest tokens of each place, 0 to 20 */
@@ -138,7 +140,8 @@ typedef struct rv_request {
  * kept. */
 RV_API rv_status rv_service_submit(rv_service *s, const rv_request *r, uint64_t *id, rv_error *err);
 /* Its last events come after the current step, and its room is free then. Unknown ids, and those
- * that have ended, are ignored. */
+ * that have ended, are ignored; so are those whose answer has ended and whose session is being
+ * saved. */
 RV_API void rv_service_cancel(rv_service *s, uint64_t id);
 
 /* Removes a session. RV_E_NOT_FOUND: there is none; RV_E_BUSY: it has a request that has not

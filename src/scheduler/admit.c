@@ -403,7 +403,10 @@ void rvi_admit_make_room(rvi_scheduler *s)
         n = RVI_MAX(n, 1); /* others have taken the bytes of what is free */
         if (rvi_admit_drop_kept(s, n) == n) continue;
         if (change_a_text(s)) continue;
-        if (s->n_running < 2) return; /* what a request may need at most fits: never */
+        if (s->n_running < 2) { /* what a request may need at most fits, but for what is saved */
+            if (s->saving && s->running) s->running->s->allowed = 0;
+            return;
+        }
         preempt(s, youngest(s));
     }
     /* guesses may begin a page: what is merely kept makes room for that, nobody who runs does */
