@@ -564,9 +564,9 @@ static void finish(rvi_save *x)
         x->st = rvi_error(&x->why, RV_E_IO, "cannot write %s: %s", path, strerror(errno));
     if (!x->st) moved = !(x->st = rvi_os_replace(x->part.data, path, &x->why));
     if (!moved && x->f) rvi_os_remove_tree(x->part.data);
-    if (moved && rvi_os_sync_parent(path, &why))
+    if (moved && (x->st = rvi_os_sync_parent(path, &why)))
         x->st =
-            rvi_error(&x->why, RV_E_IO,
+            rvi_error(&x->why, x->st,
                       "session '%.64s' goes on from here, but a power failure may undo that: %s",
                       x->k->entry->name, why.text);
     x->f = NULL;
