@@ -252,8 +252,9 @@ typedef struct rv_service_metrics {
      * tokens computed again because the precision that was wanted had been dropped */
     uint64_t pages_hot, pages_warm, pages_cold;
     uint64_t dropped_rows;
-    /* Requests that were written to disk when they lost their room; that could not be (a full disk:
-     * they were computed again); tokens that were read back. */
+    /* Requests that were written to disk when they lost their room; that could not be written (a
+     * full disk) or not be read back as they were written, and were computed again; tokens that
+     * were read back. */
     uint64_t n_spilled, n_spill_failed, spilled_rows;
     uint64_t n_evicted, n_coarsened; /* tokens that answers forgot; answers that went to 4 bits */
     uint64_t n_dropped_kept;         /* pages of the cache that were given up */

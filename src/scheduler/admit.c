@@ -104,8 +104,10 @@ static void adopt(rvi_scheduler *s, rvi_job *j)
     rvi_prefix_space space = rvi_job_space(s, j);
     int n_dropped = 0, n = 0;
     if (j->spilled.n_pages) {
+        bool failed;
         n = rvi_spill_in(&j->spilled, s->prefix, &space, s->e->pool, own->past.data, s->pages,
-                         &s->spill_costs);
+                         &s->spill_costs, &failed);
+        if (failed) rvi_figures_add(&s->figures.n_spill_failed, 1);
         rvi_figures_add(&s->figures.spilled_rows, (uint64_t)n);
         rvi_job_unspill(s, j);
     }
