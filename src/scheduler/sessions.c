@@ -506,10 +506,10 @@ rv_status rvi_save_begin(rvi_save **out, rvi_kept_session *k, const rvi_session 
     return st;
 }
 
-/* So many pages at a time that copying them takes a millisecond or two. */
+/* So many pages at a time that copying them takes two or three milliseconds. */
 static size_t pages_at_once(const header *h)
 {
-    const uint64_t most = 4 << 20;
+    const uint64_t most = 8 << 20;
     return (size_t)RVI_MIN(RVI_MAX(most / h->page_bytes, 1), h->n_pages);
 }
 
