@@ -86,7 +86,8 @@ EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 THREAD_TESTS := $(addprefix tests/,base/test_pool base/test_thread model/test_golden api/test_api \
   api/test_engine api/test_lifetime api/test_open_beside decode/test_cancel \
   api/test_learner_threads api/test_learner_crowd api/test_wait scheduler/test_service \
-  scheduler/test_lives scheduler/test_models scheduler/test_beside api/test_registry)
+  scheduler/test_lives scheduler/test_models scheduler/test_beside scheduler/test_saving \
+  api/test_registry)
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 # Kernels have line numbers and no variables in their debug information: a third of their compile

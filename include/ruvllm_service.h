@@ -91,7 +91,8 @@ typedef struct rv_service_options {
  * build has no threads, so no_thread must be set. */
 RV_API rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_options *o,
                                 rv_error *err);
-/* Ends all requests, without further events. No other thread may be in a call on it. */
+/* Ends all requests, without further events; sessions of answers that have ended are saved first.
+ * No other thread may be in a call on it. */
 RV_API void rv_service_free(rv_service **s);
 
 /* The model it was made for, which it keeps open. */
@@ -126,8 +127,9 @@ typedef struct rv_request {
     /* RV_REQUEST_ANSWER with one choice. The tenant's session of this name is continued, or begun:
      * ids follow its tokens (and may be none where there are some); a chat is whole, and reuses
      * what agrees. Random numbers go on where they were; a seed counts for a new session. When the
-     * answer has ended by itself, tokens, keys, values and the sampler's state are saved: an event
-     * with `saved` is the promise that a request after a crash goes on from there. */
+     * answer has ended by itself, tokens, keys, values and the sampler's state are saved, while
+     * other requests go on; then the last events come. One with `saved` is the promise that a
+     * request after a crash goes on from there. */
     const char *session;
     int exact; /* its text must not depend on how much room there is */
     int n_top; /* RV_REQUEST_SCORE: and the likeliest tokens of each place, 0 to 20 */
@@ -138,7 +140,8 @@ typedef struct rv_request {
  * kept. */
 RV_API rv_status rv_service_submit(rv_service *s, const rv_request *r, uint64_t *id, rv_error *err);
 /* Its last events come after the current step, and its room is free then. Unknown ids, and those
- * that have ended, are ignored. */
+ * that have ended, are ignored; so are those whose answer has ended and whose session is being
+ * saved. */
 RV_API void rv_service_cancel(rv_service *s, uint64_t id);
 
 /* Removes a session. RV_E_NOT_FOUND: there is none; RV_E_BUSY: it has a request that has not
@@ -193,10 +196,12 @@ typedef struct rv_service_event {
     int n_done;                          /* RV_SERVICE_PROMPT */
     /* Seconds: from submit to admission, from there to the first token, from there to the end. */
     double queue_seconds, prompt_seconds, seconds;
-    int saved;                /* RV_SERVICE_DONE: its session is on disk */
-    rv_status session_status; /* why not: the answer is whole, the session is as it was before */
-    int n_guessed, n_right;   /* RV_SERVICE_DONE: as in rv_answer */
-    size_t stop;              /* RV_FINISH_STOP: as in rv_answer */
+    int saved; /* RV_SERVICE_DONE: its session is on disk */
+    /* Why not: the answer is whole, and the session is as it was before, unless `error` says that
+     * it goes on from here and a power failure may undo that. */
+    rv_status session_status;
+    int n_guessed, n_right; /* RV_SERVICE_DONE: as in rv_answer */
+    size_t stop;            /* RV_FINISH_STOP: as in rv_answer */
     /* RV_SERVICE_DONE: how RV_PRESSURE_EVICT and _QUANTIZE changed its text; 0: not */
     int n_evicted; /* tokens that it forgot */
     int coarse;    /* it read keys and values in 4 bits that it would have read in 8 */
@@ -249,8 +254,9 @@ typedef struct rv_service_metrics {
      * tokens computed again because the precision that was wanted had been dropped */
     uint64_t pages_hot, pages_warm, pages_cold;
     uint64_t dropped_rows;
-    /* Requests that were written to disk when they lost their room; that could not be (a full disk:
-     * they were computed again); tokens that were read back. */
+    /* Requests that were written to disk when they lost their room; that could not be written (a
+     * full disk) or not be read back as they were written, and were computed again; tokens that
+     * were read back. */
     uint64_t n_spilled, n_spill_failed, spilled_rows;
     uint64_t n_evicted, n_coarsened; /* tokens that answers forgot; answers that went to 4 bits */
     uint64_t n_dropped_kept;         /* pages of the cache that were given up */

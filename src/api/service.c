@@ -248,6 +248,7 @@ static rv_status make_scheduler(rv_service *s, const rv_model *m, rvi_scheduler_
     int pages = (s->n_context + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS + BESIDE;
     inner->quota = &m->rt->quota;
     inner->member = &s->member;
+    inner->saves_beside = s->sessions ? s->work : NULL;
     inner->floor_pages = RVI_MIN(pages, rvi_pages_most(s->e->e->pool));
     rv_status st = rvi_scheduler_new(&s->s, s->e->e, inner, err);
     s->member = (rvi_quota_member){.class = RVI_QUOTA_KV, .give = give_room, .ctx = s};
@@ -295,6 +296,20 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
     return st;
 }
 
+/* Answers that have ended are saved, though nobody will hear of it. */
+static void finish_saving(rv_service *s)
+{
+    const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
+    for (bool more = true; more;) {
+        rvi_api_turn turn;
+        enter(&turn, s->e->m->rt);
+        more = rvi_scheduler_finish(s->s);
+        rvi_api_leave(&turn);
+        if (more) rvi_wakeup_wait(s->work, 0);
+    }
+    rvi_api_leave_heap(heap);
+}
+
 void rv_service_free(rv_service **handle)
 {
     if (!handle || !*handle) return;
@@ -305,6 +320,7 @@ void rv_service_free(rv_service **handle)
         rvi_wakeup_post(s->work);
         rvi_thread_join(s->thread);
     }
+    if (s->thread) finish_saving(s);
     if (s->e) rvi_quota_leave(&s->e->m->rt->quota, &s->member);
     if (s->s) { /* sessions and learners' adapters go back in a turn */
         rvi_api_turn turn;

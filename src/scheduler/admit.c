@@ -104,8 +104,10 @@ static void adopt(rvi_scheduler *s, rvi_job *j)
     rvi_prefix_space space = rvi_job_space(s, j);
     int n_dropped = 0, n = 0;
     if (j->spilled.n_pages) {
+        bool failed;
         n = rvi_spill_in(&j->spilled, s->prefix, &space, s->e->pool, own->past.data, s->pages,
-                         &s->spill_costs);
+                         &s->spill_costs, &failed);
+        if (failed) rvi_figures_add(&s->figures.n_spill_failed, 1);
         rvi_figures_add(&s->figures.spilled_rows, (uint64_t)n);
         rvi_job_unspill(s, j);
     }
@@ -404,7 +406,10 @@ void rvi_admit_make_room(rvi_scheduler *s)
         n = RVI_MAX(n, 1); /* others have taken the bytes of what is free */
         if (rvi_admit_drop_kept(s, n) == n) continue;
         if (change_a_text(s)) continue;
-        if (s->n_running < 2) return; /* what a request may need at most fits: never */
+        if (s->n_running < 2) { /* what a request may need at most fits, but for what is saved */
+            if (s->saving && s->running) s->running->s->allowed = 0;
+            return;
+        }
         preempt(s, youngest(s));
     }
     /* guesses may begin a page: what is merely kept makes room for that, nobody who runs does */

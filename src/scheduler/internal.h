@@ -11,13 +11,15 @@
 #include "scheduler/spill.h"
 #include "scheduler/tenants.h"
 
+typedef struct rvi_saver rvi_saver;
+
 struct rvi_job {
     rvi_waiting waiting; /* first: the queue knows it by this */
     rvi_order *r;
     int choice;
     bool running, ended;
     bool lost;      /* there was no memory for one of its events */
-    rvi_job *next;  /* of those that run, oldest rank first */
+    rvi_job *next;  /* of those that run, oldest rank first; or of those that are saved */
     rvi_session *s; /* NULL: never admitted, or ended */
     int wants;      /* rows of this step that it was not given */
     bool is_long;   /* its prompt is read gently, up to its end */
@@ -31,8 +33,10 @@ struct rvi_job {
     rvi_pooler *pooler;           /* of an embedding */
     float *values;                /* of an embedding or of scores */
     size_t n_values;
-    rv_token_prob *top; /* of scores: the likeliest tokens of each place; NULL: none */
-    double sum;         /* of the scores */
+    rv_token_prob *top;   /* of scores: the likeliest tokens of each place; NULL: none */
+    double sum;           /* of the scores */
+    rvi_save *save;       /* its session is on the way to the disk; NULL: it is not */
+    rv_service_event end; /* which is told then */
 };
 
 struct rvi_scheduler {
@@ -49,7 +53,10 @@ struct rvi_scheduler {
     rvi_tenants tenants;
     rvi_job *running;
     int n_running;
-    int n_sharing; /* schedulers that take turns, this one among them */
+    rvi_job *saving, *saving_last; /* their answers have ended: oldest first */
+    size_t n_saving;
+    rvi_saver *saver; /* NULL: sessions are saved within the step */
+    int n_sharing;    /* schedulers that take turns, this one among them */
     rvi_pace pace;
     rvi_prefix *prefix;
     uint64_t charged;             /* of the quota */
@@ -83,8 +90,20 @@ rvi_prefix_space rvi_job_space(const rvi_scheduler *s, const rvi_job *j);
 void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole);
 /* What it has on disk is not needed any more. */
 void rvi_job_unspill(rvi_scheduler *s, rvi_job *j);
-/* Ends it, with its last event. st: what failed; otherwise finish says why, or its answer does. */
+/* Ends it, with its last event; where its session is saved first, that comes later. st: what
+ * failed; otherwise finish says why, or its answer does. */
 void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, const rv_error *why);
+void rvi_job_tell_end(rvi_scheduler *s, rvi_job *j, const rv_service_event *ev);
+
+/* saving.c: sessions of answers that have ended, on their way to the disk */
+rv_status rvi_saving_start(rvi_scheduler *s, rv_error *err) RVI_MUST_CHECK;
+void rvi_saving_stop(rvi_scheduler *s); /* what is not saved yet is abandoned */
+/* The job's answer ended well. Either its session was saved or could not be, which ev says then, or
+ * j->save is set, and the job ends when that is over. why: the storage of what went wrong. */
+void rvi_saving_begin(rvi_scheduler *s, rvi_job *j, const rvi_sampler_state *sampler,
+                      rv_service_event *ev, rv_error *why);
+/* Takes note of what is over, and copies the next pages. */
+void rvi_saving_go_on(rvi_scheduler *s);
 
 /* share.c: what the quota leaves to this service */
 void rvi_share_begin(rvi_scheduler *s); /* of a step: gives up what others asked for */

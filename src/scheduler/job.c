@@ -167,15 +167,6 @@ static void restore(rvi_scheduler *s, const rvi_job *j)
     rvi_seq_deinit(&seq);
 }
 
-/* The answer ended well: whether it could be saved is part of its last event. */
-static void save(rvi_job *j, const rvi_sampler_state *sampler, rv_service_event *ev, rv_error *why)
-{
-    if (!j->r->kept) return;
-    ev->session_status = rvi_kept_save(j->r->kept, j->s, sampler, why);
-    ev->saved = !ev->session_status;
-    if (ev->session_status) ev->error = why->text;
-}
-
 /* ---- beginning ---- */
 
 rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
@@ -284,7 +275,6 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
         ev.top = j->top;
         ev.n_top = j->top ? j->n_values * (size_t)r->n_top : 0;
     }
-    if (good && j->s) save(j, &sampler, &ev, &own);
     double now = rvi_os_seconds(), first = j->first > 0 ? j->first : now;
     if (j->admitted > 0) {
         ev.queue_seconds = j->admitted - r->arrived;
@@ -295,14 +285,20 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     }
     if (j->s && r->kind == RV_REQUEST_ANSWER) rvi_job_keep(s, j, false);
     rvi_admit_stop(s, j);
+    if (good && j->s && r->kept) rvi_saving_begin(s, j, &sampler, &ev, &own);
     rvi_session_free(j->s);
     rvi_job_unspill(s, j);
     j->s = NULL;
-    j->ended = true;
-    r->n_left--;
     if (r->hooks.ended) r->hooks.ended(r->hooks.ctx, j->choice);
-    count_end(s, &ev);
-    rvi_figures_add(&s->figures.n_guessed, (uint64_t)ev.n_guessed);
-    rvi_figures_add(&s->figures.n_right, (uint64_t)ev.n_right);
-    rvi_events_put_last(&s->events, &ev);
+    if (!j->save) rvi_job_tell_end(s, j, &ev);
+}
+
+void rvi_job_tell_end(rvi_scheduler *s, rvi_job *j, const rv_service_event *ev)
+{
+    j->ended = true;
+    j->r->n_left--;
+    count_end(s, ev);
+    rvi_figures_add(&s->figures.n_guessed, (uint64_t)ev->n_guessed);
+    rvi_figures_add(&s->figures.n_right, (uint64_t)ev->n_right);
+    rvi_events_put_last(&s->events, ev);
 }

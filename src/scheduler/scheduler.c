@@ -32,6 +32,7 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     if (!st) st = rvi_lock_new(&s->lock, err);
     if (!st) st = rvi_events_init(&s->events, err);
     if (!st) st = rvi_prefix_new(&s->prefix, e->pool, err);
+    if (!st && o->saves_beside) st = rvi_saving_start(s, err);
     if (!st) {
         uint64_t bytes = (uint64_t)o->floor_pages * rvi_share_page_bytes(s);
         st = rvi_quota_await(o->quota, RVI_QUOTA_KV, bytes, NULL, "a service", err);
@@ -57,6 +58,7 @@ static void abandon(rvi_order *r)
 void rvi_scheduler_free(rvi_scheduler *s)
 {
     if (!s) return;
+    rvi_saving_stop(s);
     for (rvi_order *r = s->live, *next; r; r = next) {
         next = r->next;
         for (int i = 0; i < r->n_jobs; i++) rvi_tenant_unwait(r->of, &r->jobs[i].waiting);
@@ -216,7 +218,8 @@ static void end_all(rvi_scheduler *s, rvi_order *r)
         if (!r->jobs[i].ended) rvi_job_end(s, &r->jobs[i], RV_FINISH_CANCELLED, RV_OK, NULL);
 }
 
-/* Those that were cancelled, and those whose time is over. */
+/* Those that were cancelled, and those whose time is over. An answer that has ended, and whose
+ * session is being saved, is none of them. */
 static void end_unwanted(rvi_scheduler *s)
 {
     bool late = s->next_deadline > 0 && s->now >= s->next_deadline;
@@ -224,6 +227,7 @@ static void end_unwanted(rvi_scheduler *s)
     s->next_deadline = 0;
     for (rvi_order *r = s->live, *next; r; r = next) {
         next = r->next;
+        if (r->jobs[0].save) continue;
         bool cancelled = atomic_load(&r->cancelled);
         r->timed_out = !cancelled && r->deadline > 0 && s->now >= r->deadline;
         if (cancelled || r->timed_out) {
@@ -253,7 +257,7 @@ void rvi_scheduler_job_ended(rvi_scheduler *s, rvi_order *r)
     int i = 0;
     if (!r->n_left) {
         remove_request(s, r);
-    } else if (!r->is_read) {
+    } else if (!r->is_read && !r->jobs[0].save) {
         while (r->jobs[i].ended) i++;
         rvi_admit_wait(s, &r->jobs[i]);
     }
@@ -329,6 +333,12 @@ void rvi_scheduler_share(rvi_scheduler *s, int n)
     s->n_sharing = RVI_MAX(n, 1);
 }
 
+bool rvi_scheduler_finish(rvi_scheduler *s)
+{
+    rvi_saving_go_on(s);
+    return s->n_saving > 0;
+}
+
 rvi_step rvi_scheduler_step(rvi_scheduler *s)
 {
     enum { RETRY_MS = 2 };
@@ -347,15 +357,17 @@ rvi_step rvi_scheduler_step(rvi_scheduler *s)
         step.computed = n_rows > 0;
         if (n_rows) compute(s, n_rows);
         look_after(s);
-        rvi_admit_limit_kept(s);
     }
+    rvi_saving_go_on(s);
+    if (drained) rvi_admit_limit_kept(s);
     rvi_share_end(s);
     note_now(s);
     step.told = rvi_events_hand_over(&s->events);
     rvi_lock_take(s->lock);
     step.n_live = s->n_live;
     rvi_lock_give(s->lock);
-    bool untold = s->events.n > 0; /* there was no memory for the batch */
-    if ((step.n_live || untold) && !step.computed) step.wait = 1e-3 * RETRY_MS;
+    bool untold = s->events.n > 0;          /* there was no memory for the batch */
+    bool waits = step.n_live > s->n_saving; /* who saves says when it has something new */
+    if ((waits || untold) && !step.computed) step.wait = 1e-3 * RETRY_MS;
     return step;
 }

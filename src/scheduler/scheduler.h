@@ -32,12 +32,18 @@ typedef struct rvi_scheduler_options {
     rvi_quota *quota; /* of what its pages take */
     const rvi_quota_member *member;
     int floor_pages; /* that it has of the quota in any case: enough for the longest request */
+    /* Sessions are saved by a thread of their own, which posts this when a step is to look after
+     * that; NULL: within the step that ends the answer. */
+    rvi_wakeup *saves_beside;
 } rvi_scheduler_options;
 
 /* The engine is borrowed; nobody else has answers in it. RV_E_NOMEM: the quota is used up. */
 rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_scheduler_options *o,
                             rv_error *err) RVI_MUST_CHECK;
 void rvi_scheduler_free(rvi_scheduler *s); /* accepts NULL; ends everything without events */
+/* Before that, instead of steps: goes on with saving sessions of answers that have ended. False:
+ * all are saved. */
+bool rvi_scheduler_finish(rvi_scheduler *s);
 
 /* What the maker of a request does for it, on the thread that steps; each may be NULL. */
 typedef struct rvi_order_hooks {

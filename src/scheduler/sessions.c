@@ -433,33 +433,6 @@ static bool describe(const rvi_kept_session *k, const rvi_session *s,
     return true;
 }
 
-static rv_status add(FILE *f, rvi_sha256 *sum, const void *data, size_t len, const char *path,
-                     rv_error *err)
-{
-    rvi_sha256_add(sum, data, len);
-    return rvi_os_write(f, data, len, path, err);
-}
-
-static rv_status write_all(FILE *f, const rvi_buf *head, const header *h, const rvi_session *s,
-                           const char *path, rv_error *err)
-{
-    rvi_sha256 sum;
-    uint8_t digest[RVI_SHA256_LEN];
-    void *page = rvi_alloc_array(h->page_bytes, 1);
-    if (!page) return rvi_nomem(err, "session");
-    rvi_sha256_init(&sum);
-    rv_status st = add(f, &sum, head->data, head->len, path, err);
-    for (int i = 0; !st && i < (int)h->n_pages; i++) {
-        rvi_seq_read_page(&s->seq, i, page);
-        st = add(f, &sum, page, h->page_bytes, path, err);
-    }
-    rvi_sha256_end(&sum, digest);
-    if (!st) st = rvi_os_write(f, digest, sizeof digest, path, err);
-    if (!st) st = rvi_os_sync(f, path, err);
-    rvi_free(page);
-    return st;
-}
-
 /* Takes the bytes of the file that will be there, or does nothing. */
 static rv_status reserve(rvi_kept_session *k, uint64_t bytes, rv_error *err)
 {
@@ -492,34 +465,142 @@ static void record_size(rvi_kept_session *k, const header *h, uint64_t bytes, bo
     rvi_lock_give(k->of->lock);
 }
 
-rv_status rvi_kept_save(rvi_kept_session *k, const rvi_session *s, const rvi_sampler_state *sampler,
-                        rv_error *err)
-{
-    rvi_buf head = {0}, temp = {0};
-    const char *path = k->entry->path;
+struct rvi_save {
+    rvi_kept_session *k;
     header h;
-    FILE *f = NULL;
-    if (!describe(k, s, sampler, &h))
-        return rvi_error(err, RV_E_CONFIG, "tenant and session have at most %d bytes",
-                         LONGEST_NAME);
-    bool ok = put_header(&head, &h);
-    for (size_t i = 0; ok && i < h.n_ids; i++) ok = put(&head, (uint32_t)s->past.data[i], 4);
-    uint64_t bytes = head.len + h.n_pages * h.page_bytes + RVI_SHA256_LEN;
-    rv_status st = ok ? reserve(k, bytes, err) : rvi_nomem(err, "session");
-    if (!st) {
-        bool moved = false;
-        st = rvi_os_create_beside(path, &temp, &f, err);
-        if (!st) st = write_all(f, &head, &h, s, path, err);
-        if (f && fclose(f) && !st)
-            st = rvi_error(err, RV_E_IO, "cannot write %s: %s", path, strerror(errno));
-        if (!st) moved = !(st = rvi_os_replace(temp.data, path, err));
-        if (moved) st = rvi_os_sync_parent(path, err);
-        if (!moved && f) rvi_os_remove_tree(temp.data);
-        record_size(k, &h, bytes, moved);
-    }
-    rvi_buf_deinit(&head);
-    rvi_buf_deinit(&temp);
+    uint64_t bytes; /* of the whole file */
+    rvi_buf head;   /* of the file: the header and the ids */
+    rvi_seq pages;  /* held until they are copied */
+    int n_copied;
+    uint8_t *piece; /* copies that wait to be written */
+    size_t piece_len;
+    rvi_buf part; /* the name of the file that is written */
+    FILE *f;
+    rvi_sha256 sum;
+    bool reserved, over;
+    rv_status st;
+    rv_error why;
+};
+
+rv_status rvi_save_begin(rvi_save **out, rvi_kept_session *k, const rvi_session *s,
+                         const rvi_sampler_state *sampler, rv_error *err)
+{
+    *out = NULL;
+    rvi_save *x = rvi_zalloc(sizeof *x);
+    if (!x) return rvi_nomem(err, "session");
+    x->k = k;
+    rv_status st = RV_OK;
+    if (!describe(k, s, sampler, &x->h))
+        st = rvi_error(err, RV_E_CONFIG, "tenant and session have at most %d bytes", LONGEST_NAME);
+    bool ok = !st && put_header(&x->head, &x->h);
+    for (size_t i = 0; ok && i < x->h.n_ids; i++) ok = put(&x->head, (uint32_t)s->past.data[i], 4);
+    if (!st && !ok) st = rvi_nomem(err, "session");
+    int n = (int)x->h.n_pages * RVI_PAGE_TOKENS;
+    if (!st && n) st = rvi_seq_init(&x->pages, s->seq.pool, n, err);
+    if (!st && n) rvi_seq_adopt(&x->pages, s->seq.pages, n);
+    x->bytes = x->head.len + x->h.n_pages * x->h.page_bytes + RVI_SHA256_LEN;
+    if (st)
+        rvi_save_free(x);
+    else
+        *out = x;
     return st;
+}
+
+/* So many pages at a time that copying them takes two or three milliseconds. */
+static size_t pages_at_once(const header *h)
+{
+    const uint64_t most = 8 << 20;
+    return (size_t)RVI_MIN(RVI_MAX(most / h->page_bytes, 1), h->n_pages);
+}
+
+void rvi_save_fill(rvi_save *x)
+{
+    size_t page = (size_t)x->h.page_bytes, most = pages_at_once(&x->h);
+    if (!x->pages.n_pages || x->st) return;
+    if (!x->piece && !(x->piece = rvi_alloc_array(most, page))) {
+        x->st = rvi_nomem(&x->why, "session");
+        return;
+    }
+    for (x->piece_len = 0; x->piece_len < most * page && x->n_copied < x->pages.n_pages;
+         x->piece_len += page)
+        rvi_seq_read_page(&x->pages, x->n_copied++, x->piece + x->piece_len);
+    if (x->n_copied == x->pages.n_pages) rvi_seq_deinit(&x->pages);
+}
+
+bool rvi_save_is_over(const rvi_save *x)
+{
+    return x->over;
+}
+
+static rv_status add(rvi_save *x, const void *data, size_t len)
+{
+    rvi_sha256_add(&x->sum, data, len);
+    return rvi_os_write(x->f, data, len, x->k->entry->path, &x->why);
+}
+
+static rv_status open_part(rvi_save *x)
+{
+    rvi_blob_close(&x->k->file); /* the one before, of which nothing is needed any more */
+    rvi_sha256_init(&x->sum);
+    rv_status st = reserve(x->k, x->bytes, &x->why);
+    x->reserved = !st;
+    if (!st) st = rvi_os_create_beside(x->k->entry->path, &x->part, &x->f, &x->why);
+    return st ? st : add(x, x->head.data, x->head.len);
+}
+
+/* All is written, or something failed. */
+static void finish(rvi_save *x)
+{
+    const char *path = x->k->entry->path;
+    uint8_t digest[RVI_SHA256_LEN];
+    bool moved = false;
+    rv_error why;
+    if (!x->st) {
+        rvi_sha256_end(&x->sum, digest);
+        x->st = rvi_os_write(x->f, digest, sizeof digest, path, &x->why);
+    }
+    if (!x->st) x->st = rvi_os_sync(x->f, path, &x->why);
+    if (x->f && fclose(x->f) && !x->st)
+        x->st = rvi_error(&x->why, RV_E_IO, "cannot write %s: %s", path, strerror(errno));
+    if (!x->st) moved = !(x->st = rvi_os_replace(x->part.data, path, &x->why));
+    if (!moved && x->f) rvi_os_remove_tree(x->part.data);
+    if (moved && (x->st = rvi_os_sync_parent(path, &why)))
+        x->st =
+            rvi_error(&x->why, x->st,
+                      "session '%.64s' goes on from here, but a power failure may undo that: %s",
+                      x->k->entry->name, why.text);
+    x->f = NULL;
+    if (x->reserved) record_size(x->k, &x->h, x->bytes, moved);
+    x->reserved = false;
+    x->over = true;
+}
+
+void rvi_save_write(rvi_save *x)
+{
+    if (!x->st && !x->f) x->st = open_part(x);
+    if (!x->st) x->st = add(x, x->piece, x->piece_len);
+    x->piece_len = 0;
+    if (x->st || x->n_copied == (int)x->h.n_pages) finish(x);
+}
+
+rv_status rvi_save_result(const rvi_save *x, rv_error *err)
+{
+    if (x->st && err) *err = x->why;
+    return x->st;
+}
+
+void rvi_save_free(rvi_save *x)
+{
+    if (!x) return;
+    if (!x->over) {
+        x->st = RV_E_CANCELLED;
+        finish(x);
+    }
+    rvi_seq_deinit(&x->pages);
+    rvi_buf_deinit(&x->head);
+    rvi_buf_deinit(&x->part);
+    rvi_free(x->piece);
+    rvi_free(x);
 }
 
 /* One of which no header could be read is in no table, but its file may be there. */

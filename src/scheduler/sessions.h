@@ -66,10 +66,22 @@ rv_status rvi_sessions_list(rvi_sessions *s, const char *tenant, rvi_listed_sess
 rv_status rvi_sessions_read(rvi_sessions *s, const char *tenant, const rvi_listed_session *x,
                             rvi_ids *ids, rv_error *err) RVI_MUST_CHECK;
 
-/* Once this has returned RV_OK, the session goes on from here. Otherwise from where it was saved
- * before. */
-rv_status rvi_kept_save(rvi_kept_session *k, const rvi_session *s, const rvi_sampler_state *sampler,
-                        rv_error *err) RVI_MUST_CHECK;
+/* Saving a session, in pieces: the thread of the pool copies one (fill), and any thread, or the
+ * same, writes what was copied (write), by turns until it is over; the first piece may be none. The
+ * pages are held until the last one is copied. */
+typedef struct rvi_save rvi_save;
+
+rv_status rvi_save_begin(rvi_save **out, rvi_kept_session *k, const rvi_session *s,
+                         const rvi_sampler_state *sampler, rv_error *err) RVI_MUST_CHECK;
+void rvi_save_fill(rvi_save *x);
+void rvi_save_write(rvi_save *x);
+bool rvi_save_is_over(const rvi_save *x);
+/* Once it is over. RV_OK: the session goes on from here, whatever happens. Otherwise from where it
+ * was saved before, unless the error says that it goes on from here. */
+rv_status rvi_save_result(const rvi_save *x, rv_error *err) RVI_MUST_CHECK;
+/* By the thread of the pool; accepts NULL. What is not over is abandoned. */
+void rvi_save_free(rvi_save *x);
+
 /* RV_E_NOT_FOUND, RV_E_BUSY */
 rv_status rvi_sessions_forget(rvi_sessions *s, const char *tenant, const char *name,
                               rv_error *err) RVI_MUST_CHECK;

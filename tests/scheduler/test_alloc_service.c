@@ -181,6 +181,55 @@ static void finding(void **state)
     rvi_buf_deinit(&dir);
 }
 
+/* A turn of a session, and its file: every allocation fails once. What was not saved is as it was
+ * before. */
+static void saving(void **state)
+{
+    (void)state;
+    rvi_buf dir = {0};
+    int n_refused = 0, n_failed = 0, n_unsaved = 0;
+    assert_ok(rvi_os_temp_dir(&dir, P_tmpdir, err));
+    for (long n = 0;; n++) {
+        rv_service *svc;
+        served s = {0};
+        rv_service_options so = {.size = sizeof so,
+                                 .n_tokens = 32 * 12,
+                                 .n_context = 128,
+                                 .no_thread = 1,
+                                 .sessions = dir.data};
+        rv_generate_options go = greedy(N_NEW);
+        rv_request r = {
+            .size = sizeof r, .ids = ids, .n_ids = N_PROMPT, .generate = &go, .session = "one"};
+        assert_ok(rv_service_new(&svc, o.m, &so, err));
+        fail_alloc_once(n);
+        rv_status st = rv_service_submit(svc, &r, &s.request, NULL);
+        if (st) assert_int_equal(st, RV_E_NOMEM);
+        for (size_t left = !st; left;) assert_ok(rv_service_step(svc, &left, err));
+        bool done = !fail_alloc_off();
+        size_t left;
+        assert_ok(rv_service_step(svc, &left, err)); /* what could not be handed over */
+        if (!st) served_drain(svc, 0, &s, 1);
+        n_refused += st != RV_OK;
+        bool failed = !st && s.last.finish == RV_FINISH_ERROR;
+        n_failed += failed;
+        if (!st && !failed && !s.last.saved) {
+            assert_int_equal(s.last.session_status, RV_E_NOMEM);
+            n_unsaved++;
+        }
+        /* or it is, and nobody knows for how long */
+        bool saved = !st && (s.last.saved || strstr(s.error, "goes on from here"));
+        rv_status gone = rv_service_forget(svc, "", "one", NULL);
+        assert_int_equal(gone, saved ? RV_OK : RV_E_NOT_FOUND);
+        rv_service_free(&svc);
+        if (done) assert_true(saved);
+        if (done) break;
+    }
+    print_message("# %d turns refused, %d failed, %d not saved\n", n_refused, n_failed, n_unsaved);
+    assert_true(n_refused > 5 && n_failed > 5 && n_unsaved > 2);
+    rvi_os_remove_tree(dir.data);
+    rvi_buf_deinit(&dir);
+}
+
 /* While streams go on, a step allocates no more than the batch of events that it hands over,
  * however many streams there are. */
 static void steps_allocate_next_to_nothing(void **state)
@@ -218,7 +267,7 @@ static void steps_allocate_next_to_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(making_one), cmocka_unit_test(serving),
-                                       cmocka_unit_test(finding),
+                                       cmocka_unit_test(finding), cmocka_unit_test(saving),
                                        cmocka_unit_test(steps_allocate_next_to_nothing)};
     return cmocka_run_group_tests_name("allocations of a service", tests, open_it, close_it);
 }

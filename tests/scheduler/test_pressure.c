@@ -374,6 +374,54 @@ static void spilling_has_a_limit(void **state)
     rvi_buf_deinit(&dir);
 }
 
+/* ---- a disk that gives back something else ---- */
+
+static enum { GOOD, CHANGED, SHORT } disk;
+static int n_bad_reads;
+
+size_t fread(void *to, size_t size, size_t n, FILE *f)
+{
+    size_t got = (fread_unlocked)(to, size, n, f);
+    if (disk == GOOD || !got) return got;
+    n_bad_reads++;
+    if (disk == SHORT) return got - 1;
+    ((uint8_t *)to)[got * size / 2] ^= 4;
+    return got;
+}
+
+/* What was spilled and cannot be used is computed again, and counted. */
+static void bad_spills(void **state)
+{
+    enum { N = 8 };
+    (void)state;
+    static rv_service_metrics m;
+    static served list[N];
+    for (int how = GOOD; how <= SHORT; how++) {
+        rvi_buf dir = {0};
+        assert_ok(rvi_os_temp_dir(&dir, P_tmpdir, err));
+        rv_service *svc = service_of((rv_service_options){.n_tokens = 32 * 13,
+                                                          .pressure = RV_PRESSURE_SPILL,
+                                                          .spill = dir.data,
+                                                          .overcommit = 8});
+        disk = how;
+        n_bad_reads = 0;
+        for (int k = 0; k < N; k++) list[k] = submit(svc, k, false);
+        served_run(svc, list, N);
+        disk = GOOD;
+        for (int k = 0; k < N; k++) equal_to_alone(&list[k], k, RV_KV_DEFAULT, 0);
+        served_metrics(svc, &m);
+        assert_true(m.n_spilled > 0);
+        assert_true(how == GOOD ? m.spilled_rows > 0 : n_bad_reads > 0);
+        if (how != GOOD) assert_int_equal(m.spilled_rows, 0);
+        assert_int_equal(m.n_spill_failed, n_bad_reads);
+        print_message("# %d of %d spilled were not what they had been\n", n_bad_reads,
+                      (int)m.n_spilled);
+        rv_service_free(&svc);
+        rvi_os_remove_tree(dir.data);
+        rvi_buf_deinit(&dir);
+    }
+}
+
 static void bad_options(void **state)
 {
     (void)state;
@@ -400,6 +448,7 @@ int main(void)
         cmocka_unit_test(coarse_is_cold),
         cmocka_unit_test(the_cache_has_a_limit),
         cmocka_unit_test(spilling_has_a_limit),
+        cmocka_unit_test(bad_spills),
         cmocka_unit_test(bad_options),
     };
     return cmocka_run_group_tests_name("pressure", tests, open_it, close_it);

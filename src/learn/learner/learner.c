@@ -172,10 +172,9 @@ static void put_lesson(rvi_buf *out, size_t before, const rvi_learner *l, const 
         put_text(out, ",", "answer", old->answer);
         (void)rvi_buf_putc(out, '}');
     }
-    (void)rvi_buf_printf(out, "%s,\"generation\":%d%s}", n ? "]" : "", x->generation,
-                         rvi_refusals_since(&l->refusals, x->question, x->event)
-                             ? ",\"silent\":true"
-                             : "");
+    (void)rvi_buf_printf(
+        out, "%s,\"generation\":%d%s}", n ? "]" : "", x->generation,
+        rvi_refusals_since(&l->refusals, x->question, x->event) ? ",\"silent\":true" : "");
 }
 
 static bool is_in_weights(const rvi_generations *all, uint64_t event)
@@ -260,8 +259,7 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     (void)rvi_buf_printf(out, "],\"learned\":[");
     n = 0;
     for (size_t i = 0; i < l->lessons.n; i++)
-        if (rvi_lesson_answers(&l->lessons.list[i]))
-            put_lesson(out, n++, l, &l->lessons.list[i]);
+        if (rvi_lesson_answers(&l->lessons.list[i])) put_lesson(out, n++, l, &l->lessons.list[i]);
     put_ended(out, l);
     put_instructions(out, &l->lessons);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
