@@ -1,6 +1,6 @@
 #!/bin/sh
-# The kernels that `make CUDA=1` embeds stay in the library of a tree until `make CUDA=`. The compiler
-# for them is a script. Prints TAP.
+# The kernels that `make CUDA=1` embeds stay in the library of a tree until `make CUDA=`. The
+# compiler for them is a script. Prints TAP.
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
