@@ -352,8 +352,15 @@ verdict "and the log is as it was" 0 $? "" ""
 : >"$tmp/file"
 RUVLLM_STATE_DIR="$tmp/file/state" check "a state directory that cannot be made" 1 - "ruvllm: " \
     "$rv" teach $spm -q "$ask" -a "red"
-RUVLLM_STATE_DIR="$tmp/file/state" check "run does not mind" 0 "" - \
-    "$rv" run $spm "$ask" --greedy -n 8
+for place in "$tmp/file" "$tmp/file/state" /proc/nope; do
+    RUVLLM_STATE_DIR="$place" check "run warns of a state directory that cannot be used" 0 "" \
+        "what was learned takes no part: $place" "$rv" run $spm "$ask" --greedy -n 8
+    RUVLLM_STATE_DIR="$place" check "status says so, not that nothing was taught" 1 - \
+        "^ruvllm: $place" "$rv" learn status -m $spm
+done
+RUVLLM_STATE_DIR="$tmp/not/yet/" check "one that is merely not there holds nothing" 0 \
+    "Nothing was taught" - "$rv" learn status -m $spm
+check "and is not made by that" 1 - - test -e "$tmp/not"
 
 says "a state directory by option" "teal" \
     "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"
