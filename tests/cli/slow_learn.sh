@@ -362,6 +362,30 @@ RUVLLM_STATE_DIR="$tmp/not/yet/" check "one that is merely not there holds nothi
     "Nothing was taught" - "$rv" learn status -m $spm
 check "and is not made by that" 1 - - test -e "$tmp/not"
 
+# --- a log that was lost
+lost=$(echo "$RUVLLM_STATE_DIR"/*)/lost
+"$rv" teach $spm -q "$ask" -a "red" --adapter lost >"$tmp/none" 2>&1
+check "nothing is lost yet" 0 '^{"records":1,"whole":true,"damaged":\[\]}$' - \
+    "$rv" learn log verify -m $spm --adapter lost --json
+head -c 3000 /dev/zero | tr '\0' x |
+    dd of="$lost/feedback.db" bs=1 seek=4096 conv=notrunc 2>"$tmp/none"
+check "a damaged database is set aside" 1 - "kept as .*/lost/feedback.db.damaged-1" \
+    "$rv" learn status -m $spm --adapter lost
+check "status mentions it from then on" 0 "set aside.*/lost/feedback.db.damaged-1 " - \
+    "$rv" learn status -m $spm --adapter lost
+check "so does log verify" 0 "set aside.*/lost/feedback.db.damaged-1 " - \
+    "$rv" learn log verify -m $spm --adapter lost
+check "and JSON" 0 '"damaged":\["[^"]*/lost/feedback.db.damaged-1"\]}$' - \
+    "$rv" learn status -m $spm --adapter lost --json
+rm "$lost"/feedback.db*
+: >"$lost/generation-000001.gguf"
+check "an empty log beside an adapter" 0 "the log is empty, though 1 adapter that it trained" - \
+    "$rv" learn status -m $spm --adapter lost
+check "is not merely whole" 0 "the log is empty, though 1 adapter that it trained" - \
+    "$rv" learn log verify -m $spm --adapter lost
+check "also as JSON" 0 '^{"records":0,"whole":true,"damaged":\[\],"log_lost":true}$' - \
+    "$rv" learn log verify -m $spm --adapter lost --json
+
 says "a state directory by option" "teal" \
     "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"
 echo "1..$n"
