@@ -150,7 +150,15 @@ check "status shows preferences" 0 "rather: Short" - "$rv" learn status -m $spm
 check "also as JSON" 0 \
     '"preferences":\[{"event":[0-9]*,"question":"Tell me of hills.","chosen":"Short."' - \
     "$rv" learn status -m $spm --json
-check "forget says what, by a part of a word" 0 "^    green$" - "$rv" learn forget zORbl -m $spm
+before=$(records)
+check "several are not forgotten unasked" 1 - "'zORbl' is in these 2, .*nothing was forgotten: -y" \
+    "$rv" learn forget zORbl -m $spm
+verdict "but listed" 1 1 "" "^    purple (taken back or corrected before)$"
+[ "$before" = "$(records)" ]
+verdict "and nothing is written down" 0 $? "" ""
+check "neither as JSON" 1 - "'zORbl' is in these 2" "$rv" learn forget zORbl -m $spm --json
+check "forget says what, by a part of a word" 0 "^    green$" - \
+    "$rv" learn forget zORbl -m $spm -y
 says "and it is" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 before=$(records)
 check "forgetting what is not there" 1 - "nothing that was taught contains 'Quux'" \
@@ -301,7 +309,7 @@ verdict "the chat knows it" 0 $? "" ""
 # --- training
 check "run with nothing taught" 0 "Nothing waits" - "$rv" learn run -m $spm --adapter never
 check "run with nothing that waits" 0 '"applied":false.*"nothing waits"' - \
-    sh -c "'$rv' learn forget e -m $spm --adapter chatted >'$tmp/none' && \
+    sh -c "'$rv' learn forget e -y -m $spm --adapter chatted >'$tmp/none' && \
         '$rv' learn run -m $spm --adapter chatted --json"
 python3 - "$RUVLLM_STATE_DIR"/*/default >"$tmp/held" <<'END' &
 import fcntl, sys, time

@@ -736,6 +736,28 @@ def interrupted_run():
     verdict("a pipe's chat interrupted while it waits", p.returncode == 130, p.returncode)
 
 
+def forgetting():
+    """`learn forget` asks before several lessons go."""
+    for name in ("Vor", "Vex"):
+        subprocess.run(
+            [PROGRAM, "teach", MODEL, "-q", f"Who is {name}?", "-a", "a smith", "--json"],
+            stdout=subprocess.DEVNULL,
+            check=True,
+            env=at_home(),
+        )
+    for answer, status in ((b"n", 1), (b"y", 0)):
+        t = Terminal("smith", "-m", MODEL, command="learn", model="forget")
+        text = t.wait(b"[y/N] ")
+        verdict("several lessons are shown", b"Vor" in text and b"Vex" in text, text)
+        t.send(answer + b"\r")
+        verdict(f"and go or stay: {answer}", t.end() == status, t.seen)
+        t.close()
+    left = subprocess.run(
+        [PROGRAM, "learn", "status", "-m", MODEL], capture_output=True, check=True, env=at_home()
+    )
+    verdict("none is left", b"no corrections" in left.stdout, left.stdout)
+
+
 def real_model():
     cache = default_model()
     if not cache:
@@ -776,6 +798,7 @@ for case in (
     full_context,
     plain_output,
     interrupted_run,
+    forgetting,
     real_model,
 ):
     if not terminals and case is not interrupted_run:
