@@ -81,6 +81,56 @@ static void remark_answer(const cli_chat_state *t, const rv_answer *g)
                    (unsigned long long)t->g->sampling.seed);
 }
 
+/* How many tokens the last message has without the turns before it. */
+static rv_status count_alone(const cli_chat_state *t, size_t *n, rv_error *err)
+{
+    const cli_conversation *talk = &t->talk;
+    cli_message kept[2];
+    cli_conversation alone = {
+        .messages = kept, .others = talk->others, .others_len = talk->others_len};
+    int32_t *ids = NULL;
+    if (talk->n > 1 && talk->messages[0].is_system) kept[alone.n++] = talk->messages[0];
+    kept[alone.n++] = talk->messages[talk->n - 1];
+    rv_status st = cli_conversation_ids(&alone, t->model.m, t->learning.l, t->g->special, &t->now,
+                                        &ids, n, err);
+    rv_free(ids);
+    return st;
+}
+
+/* The conversation has n_tokens with its last message and does not fit. Says what can be done: on a
+ * terminal at once, elsewhere by the error. */
+static rv_status refuse_message(const cli_chat_state *t, size_t n_tokens, rv_error *err)
+{
+    int context = rv_session_context(t->session), most = t->info.n_context;
+    size_t n_alone = 0;
+    char larger[128] = "";
+    rv_status st = count_alone(t, &n_alone, err);
+    if (st) return st;
+    bool alone = n_alone >= (size_t)context;
+    if (most > context && n_alone < (size_t)most)
+        snprintf(larger, sizeof larger, "%s --ctx N (this model was made for up to %d)",
+                 alone ? ", or begin again with" : "; more fits with", most);
+    if (t->editor && alone)
+        cli_remark(t,
+                   "This message does not fit by itself: %zu tokens, and the context holds %d. "
+                   "Shorten it%s.",
+                   n_alone, context, larger);
+    else if (t->editor)
+        remark_full(t, "The conversation with this message does not fit", n_tokens);
+    else if (alone)
+        return rvi_error(err, RV_E_TOO_LONG,
+                         "this message does not fit by itself: %zu tokens, and the context holds "
+                         "%d; shorten it%s",
+                         n_alone, context, larger);
+    else
+        return rvi_error(err, RV_E_TOO_LONG,
+                         "the conversation with this message does not fit: %zu tokens, and the "
+                         "context holds %d; a line /drop N before it forgets the N oldest turns, "
+                         "/clear all of them%s",
+                         n_tokens, context, larger);
+    return RV_OK;
+}
+
 rv_status cli_chat_begin_learned(cli_chat_state *t, rv_error *err)
 {
     rvi_buf json = {0};
@@ -105,13 +155,7 @@ rv_status cli_chat_answer(cli_chat_state *t, bool *answered, rv_error *err)
                                         &ids, &n, err);
     if (!st && n >= (size_t)rv_session_context(t->session)) {
         full = true;
-        if (t->editor)
-            remark_full(t, "The conversation with this message does not fit", n);
-        else
-            st = rvi_error(err, RV_E_TOO_LONG,
-                           "the conversation has %zu tokens and no longer fits the context of %d; "
-                           "start again, or with a larger --ctx",
-                           n, rv_session_context(t->session));
+        st = refuse_message(t, n, err);
     }
     if (!st && !full) {
         if (!t->g->seed_given && !t->same_seed) t->g->sampling.seed = rvi_os_random();
@@ -482,8 +526,10 @@ static bool take_pasted(const rvi_buf *line, bool block, rvi_buf *message, bool 
 
 static cli_read read_line(cli_chat_state *t, bool first, rvi_buf *line)
 {
-    if (!t->editor)
+    if (!t->editor) {
+        t->n_lines++;
         return !cli_interrupted() && cli_read_line(stdin, line) ? CLI_READ_LINE : CLI_READ_END;
+    }
     cli_interrupts_reading(true);
     cli_read r = cli_editor_read(t->editor, first ? ">" : ".", t->colour, line);
     cli_interrupts_reading(false);
@@ -606,27 +652,35 @@ static int chat_on_terminal(cli_chat_state *t)
 
 /* ---- elsewhere ---- */
 
+/* A line that fails is named and passed over. */
 static int chat_by_lines(cli_chat_state *t)
 {
     rvi_buf line = {0}, message = {0};
     rv_error err = {0};
     rv_status st = RV_OK;
     bool is_command, open = false;
-    while (!st && !t->quit && !cli_interrupted() &&
-           read_message(t, &line, &message, &is_command, &open) == CLI_READ_LINE) {
+    int code = CLI_OK;
+    while (!t->quit && !cli_interrupted() && !ferror(stdout)) {
+        size_t number = t->n_lines + 1;
+        if (read_message(t, &line, &message, &is_command, &open) != CLI_READ_LINE) break;
         if (line.failed || message.failed) break;
-        if (is_command)
+        rv_error own = {0};
+        if (is_command) {
             run_command(t, message.data);
-        else if (message.len)
-            st = turn(t, message.data, message.len, &err);
+        } else if (message.len && turn(t, message.data, message.len, &own)) {
+            rvi_error(&err, own.code, "line %zu: %s", number,
+                      own.text[0] ? own.text : rv_status_text(own.code));
+            code = cli_fail(&err);
+        }
     }
-    if (!st && (line.failed || message.failed)) st = rvi_nomem(&err, "input line");
+    if (line.failed || message.failed) st = rvi_nomem(&err, "input line");
     if (!st && open && !cli_interrupted())
         st = rvi_error(&err, RV_E_INVALID,
                        "the lines after \"\"\" have no end: a line of \"\"\" is missing");
     rvi_buf_deinit(&line);
     rvi_buf_deinit(&message);
-    return st ? cli_fail(&err) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    if (st) code = cli_fail(&err);
+    return cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 
 /* ---- beginning ---- */

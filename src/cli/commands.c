@@ -38,7 +38,8 @@ const cli_command cli_commands[] = {
      "  --no-history             do not save what is typed (otherwise in the file chat_history of "
      "--state-dir or RUVLLM_STATE_DIR, XDG_STATE_HOME/ruvllm or ~/.local/state/ruvllm)\n"
      "  A line is a message, or a command such as /help or /quit, also where standard input is not "
-     "a terminal; messages are answered greedily there unless options say otherwise.\n",
+     "a terminal; messages are answered greedily there unless options say otherwise, and one that "
+     "fails is named and passed over (exit status 1).\n",
      cli_chat, cli_generation_help},
     {"serve", "[[NAME=]MODEL]...",
      "answer over HTTP (OpenAI, Anthropic, Ollama), learn from feedback",

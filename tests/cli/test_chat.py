@@ -221,7 +221,9 @@ def many_lines():
     t.send(b"\x1b[200~" + big.encode() + b"\x1b[201~")
     text = t.ask("")
     verdict(
-        "a paste larger than the context is refused, and said", b"does not fit" in text, text[-400:]
+        "a paste larger than the context is refused, and said",
+        b"does not fit by itself" in text and b"Shorten it." in text,
+        text[-400:],
     )
     t.send(b"\x04")
     verdict("and all goes on", t.end() == 0)
@@ -661,6 +663,29 @@ def plain_output():
     full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos")
     verdict(
         "a full context is a failure there", full.returncode == 1 and b"--ctx" in full.stderr, full
+    )
+    long = b"word " * 40
+    lines = b"hello\n" + long + b"\nand again\n/clear\nhello\n" + long * 9 + b"\n"
+    full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos", text=lines)
+    said = full.stderr.decode().splitlines()
+    verdict(
+        "lines that do not fit are named, with what can be done, and the chat goes on",
+        full.returncode == 1
+        and full.stdout.count(b"\n") == 2
+        and len(set(full.stdout.splitlines())) == 1
+        and [s.split(":")[1] for s in said if s.startswith("ruvllm: ")]
+        == [" line 2", " line 3", " line 6"]
+        and "/drop N" in said[1]
+        and "/clear" in said[1],
+        full,
+    )
+    verdict(
+        "one that is too long by itself is to be shortened",
+        "by itself" in said[0]
+        and "or begin again with --ctx N" in said[0]
+        and "by itself" in said[3]
+        and said[3].endswith("shorten it"),
+        said,
     )
     verdict(
         "no model", piped("chat").returncode == 2 and piped("chat", "nosuchmodel").returncode == 1
