@@ -116,11 +116,30 @@ static rv_status check_lesson(const lesson *l, rv_error *err)
                      "\"rejected\" are needed");
 }
 
-static const char *member(teach *t, const rvi_json *v, const char *name)
+/* NULL where there is none. */
+static rv_status read_member(teach *t, const rvi_json *v, const char *name, const char **out,
+                             rv_error *err)
 {
     const rvi_json *text = rvi_json_get(v, name);
-    if (!rvi_json_is(text, RVI_JSON_STRING)) return NULL;
-    return rvi_arena_strndup(&t->texts, text->as.string.data, text->as.string.len);
+    *out = NULL;
+    if (!text || rvi_json_is(text, RVI_JSON_NULL)) return RV_OK;
+    if (!rvi_json_is(text, RVI_JSON_STRING))
+        return rvi_error(err, RV_E_CONFIG, "\"%s\" must be a text, in quotes", name);
+    if (memchr(text->as.string.data, 0, text->as.string.len))
+        return rvi_error(err, RV_E_CONFIG, "\"%s\" holds a NUL character (\\u0000)", name);
+    *out = rvi_arena_strndup(&t->texts, text->as.string.data, text->as.string.len);
+    return *out ? RV_OK : rvi_nomem(err, "lessons");
+}
+
+static rv_status read_members(teach *t, const rvi_json *v, lesson *l, rv_error *err)
+{
+    const char *scope = NULL;
+    rv_status st = read_member(t, v, "question", &l->question, err);
+    if (!st) st = read_member(t, v, "answer", &l->answer, err);
+    if (!st) st = read_member(t, v, "chosen", &l->chosen, err);
+    if (!st) st = read_member(t, v, "rejected", &l->rejected, err);
+    if (!st) st = read_member(t, v, "scope", &scope, err);
+    return st ? st : read_scope(&l->scope, scope, err);
 }
 
 static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_error *err)
@@ -137,12 +156,8 @@ static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_erro
                        reason);
     }
     if (!st) {
-        lesson l = {.question = member(t, v, "question"),
-                    .answer = member(t, v, "answer"),
-                    .chosen = member(t, v, "chosen"),
-                    .rejected = member(t, v, "rejected"),
-                    .line = number};
-        st = read_scope(&l.scope, member(t, v, "scope"), err);
+        lesson l = {.line = number};
+        st = read_members(t, v, &l, err);
         if (!st) st = check_lesson(&l, err);
         if (!st) st = add_lesson(t, l, err);
     }

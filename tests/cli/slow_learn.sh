@@ -48,6 +48,15 @@ check "a directory" 1 - "a directory; a file of lessons is needed" "$rv" teach $
 check "a file without a lesson" 1 - "holds no lesson" "$rv" teach $spm "$tmp/empty.jsonl"
 echo '{"question": "x"}' >"$tmp/half.jsonl"
 check "half a lesson" 1 - "half.jsonl, line 1" "$rv" teach $spm "$tmp/half.jsonl"
+echo '{"question": "x", "answer": 5}' >"$tmp/number.jsonl"
+check "a number for an answer" 1 - 'number.jsonl, line 1: "answer" must be a text' \
+    "$rv" teach $spm "$tmp/number.jsonl"
+cat >"$tmp/nul.jsonl" <<'END'
+{"question": "x", "answer": "y"}
+{"question": "a\u0000b", "answer": "y"}
+END
+check "a NUL character" 1 - 'nul.jsonl, line 2: "question" holds a NUL character' \
+    "$rv" teach $spm "$tmp/nul.jsonl"
 echo 'hello' >"$tmp/plain.jsonl"
 check "a line that is no JSON" 1 - "plain.jsonl, line 1: not JSON, column 1" \
     "$rv" teach $spm "$tmp/plain.jsonl"
