@@ -449,20 +449,24 @@ static const command *find_command(const char *line)
     return NULL;
 }
 
-/* line: "/name argument" */
-static void run_command(cli_chat_state *t, const char *line)
+/* line: "/name argument". What a command makes of its argument it says itself. */
+static rv_status run_command(cli_chat_state *t, const rvi_buf *line, rv_error *err)
 {
-    const char *name = line + 1;
+    const char *name = line->data + 1;
     size_t len = strcspn(name, " \t\n");
     const char *argument = name + len + strspn(name + len, " \t\n");
     rvi_buf trimmed = {0};
     size_t end = strlen(argument);
+    if (memchr(line->data, 0, line->len))
+        return rvi_error(err, RV_E_INVALID,
+                         "a command cannot hold a NUL character; nothing was done");
     while (end && strchr(" \t\n", argument[end - 1])) end--;
-    if (!rvi_buf_append(&trimmed, argument, end) || !rvi_buf_puts(&trimmed, "")) return;
-    const command *cmd = find_command(line);
+    if (!rvi_buf_append(&trimmed, argument, end) || !rvi_buf_puts(&trimmed, ""))
+        return rvi_nomem(err, "command");
+    const command *cmd = find_command(line->data);
     if (cmd) cmd->run(t, trimmed.data);
     rvi_buf_deinit(&trimmed);
-    if (cmd) return;
+    if (cmd) return RV_OK;
     char shown[64];
     snprintf(shown, sizeof shown, "%.*s", (int)RVI_MIN(len, sizeof shown - 1), name);
     const char *near = cli_nearest(shown, command_names());
@@ -471,6 +475,7 @@ static void run_command(cli_chat_state *t, const char *line)
         "There is no command /%s.%s%s%s /help lists the commands; // begins a message with a "
         "slash.",
         shown, near ? " Did you mean /" : "", near ? near : "", near ? "?" : "");
+    return RV_OK;
 }
 
 /* ---- reading ---- */
@@ -634,13 +639,13 @@ static int chat_on_terminal(cli_chat_state *t)
         interrupted = false;
         if (is_blank(&message)) continue;
         remember(t, &message, is_command);
+        rv_error err = {0};
         if (is_command) {
-            run_command(t, message.data);
+            if (run_command(t, &message, &err)) cli_remark_error(t, &err);
             interrupted = cli_interrupted();
             cli_interrupts_forget();
             continue;
         }
-        rv_error err = {0};
         if (turn(t, message.data, message.len, &err)) cli_remark_error(t, &err);
         interrupted = cli_interrupted();
         cli_interrupts_forget();
@@ -665,15 +670,16 @@ static int chat_by_lines(cli_chat_state *t)
         if (read_message(t, &line, &message, &is_command, &open) != CLI_READ_LINE) break;
         if (line.failed || message.failed) break;
         rv_error own = {0};
-        if (is_command) {
-            run_command(t, message.data);
-        } else if (message.len && turn(t, message.data, message.len, &own)) {
-            rvi_error(&err, own.code, "line %zu: %s", number,
-                      own.text[0] ? own.text : rv_status_text(own.code));
+        st = is_command    ? run_command(t, &message, &own)
+             : message.len ? turn(t, message.data, message.len, &own)
+                           : RV_OK;
+        if (st) {
+            rvi_error(&err, st, "line %zu: %s", number,
+                      own.text[0] ? own.text : rv_status_text(st));
             code = cli_fail(&err);
         }
     }
-    if (line.failed || message.failed) st = rvi_nomem(&err, "input line");
+    st = line.failed || message.failed ? rvi_nomem(&err, "input line") : RV_OK;
     if (!st && open && !cli_interrupted())
         st = rvi_error(&err, RV_E_INVALID,
                        "the lines after \"\"\" have no end: a line of \"\"\" is missing");

@@ -626,8 +626,8 @@ rv_status cli_learning_check(const char *what, const char *text, size_t len, rv_
         uint32_t cp;
         bool valid = true;
         used = rvi_utf8_decode(text + i, len - i, &cp, &valid);
-        if (!valid || !cp)
-            return rvi_error(err, RV_E_CONFIG, "%s: byte %zu is not UTF-8 text", what, i);
+        if (!valid) return rvi_error(err, RV_E_CONFIG, "%s: byte %zu is not UTF-8 text", what, i);
+        if (!cp) return rvi_error(err, RV_E_CONFIG, "%s holds a NUL character (byte %zu)", what, i);
         some |= cp > ' ';
     }
     return some ? RV_OK : rvi_error(err, RV_E_CONFIG, "%s is empty", what);

@@ -664,6 +664,15 @@ def plain_output():
     verdict(
         "a full context is a failure there", full.returncode == 1 and b"--ctx" in full.stderr, full
     )
+    nul = piped("chat", MODEL, "-n", "4", text=b"hi\n/fix a\0b\na\0b\n/fix c\n/learned\n")
+    verdict(
+        "NUL characters are not taught by halves",
+        nul.returncode == 1
+        and b"line 2: a command cannot hold a NUL character" in nul.stderr
+        and b"the question holds a NUL character (byte 1)" in nul.stderr
+        and b"no corrections" in nul.stderr,
+        nul,
+    )
     long = b"word " * 40
     lines = b"hello\n" + long + b"\nand again\n/clear\nhello\n" + long * 9 + b"\n"
     full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos", text=lines)
