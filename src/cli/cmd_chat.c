@@ -205,7 +205,7 @@ static rv_status turn(cli_chat_state *t, const char *text, size_t len, rv_error 
 /* ---- commands ---- */
 
 typedef struct command {
-    const char *name, *argument, *help;
+    const char *name, *argument, *help; /* argument "": it takes none */
     void (*run)(cli_chat_state *t, const char *argument);
 } command;
 
@@ -464,7 +464,10 @@ static rv_status run_command(cli_chat_state *t, const rvi_buf *line, rv_error *e
     if (!rvi_buf_append(&trimmed, argument, end) || !rvi_buf_puts(&trimmed, ""))
         return rvi_nomem(err, "command");
     const command *cmd = find_command(line->data);
-    if (cmd) cmd->run(t, trimmed.data);
+    if (cmd && !*cmd->argument && *trimmed.data)
+        cli_remark(t, "/%s takes nothing behind it; nothing was done.", cmd->name);
+    else if (cmd)
+        cmd->run(t, trimmed.data);
     rvi_buf_deinit(&trimmed);
     if (cmd) return RV_OK;
     char shown[64];

@@ -157,6 +157,15 @@ def commands():
     verdict("/seed of nonsense", b"whole number" in t.ask("/seed x"))
     verdict("an unknown command gets a sentence", b"no command /dance" in t.ask("/dance now"))
     verdict("one that is mistyped a guess", b"Did you mean /tokens?" in t.ask("/toekns"))
+    before = saved(t)
+    nothing = [
+        t.ask(f"/{name} 2") for name in "clear tokens good bad undo learned help quit".split()
+    ]
+    verdict(
+        "a command that takes nothing says so where something is behind it, and does nothing",
+        all(b"takes nothing behind it" in text for text in nothing) and saved(t) == before,
+        nothing,
+    )
     verdict("/save without a name", b"file name" in t.ask("/save"))
     verdict("/save into nowhere", b"No such file" in t.ask("/save /nonexistent/x"))
     verdict("/save onto a full disk", b"No space" in t.ask("/save /dev/full"))
