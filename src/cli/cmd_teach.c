@@ -429,6 +429,7 @@ int cli_teach(cli *c, int argc, char **argv)
     if (t.instant + t.background + t.deep > 1)
         return cli_usage(c, "give one of --instant, --background and --deep");
     if (n_args > 2) return cli_usage(c, "a question and its answer are given by -q and -a");
+    if (t.name && (code = cli_check_name(c, t.name))) return code;
     bool always = t.scope && !strcmp(t.scope, "always");
     if (always && t.question) return cli_usage(c, "a lesson of --scope always has no -q");
     if (!always && !t.question != !t.answer) return cli_usage(c, "-q and -a go together");
@@ -438,9 +439,6 @@ int cli_teach(cli *c, int argc, char **argv)
     rv_error err = {0};
     lesson one = {.question = t.question, .answer = t.answer};
     if (read_scope(&one.scope, t.scope, &err)) return cli_usage(c, "--%s", err.text);
-
-    if (t.name && (code = cli_check_name(c, t.name))) return code;
-
     const char *path = t.answer ? NULL : args[1];
     rv_status st = path ? read_lessons(&t, path, &err) : add_lesson(&t, one, &err);
     if (!st) st = cli_open(c, args[0], false, &t.model, &err);

@@ -26,6 +26,10 @@ check "a name that was never taught" 1 - "nothing was taught to this model as 'w
 # --- wrong use
 check "no model" 2 - "a model is needed" "$rv" teach
 check "a question without an answer" 2 - "go together" "$rv" teach $spm -q x
+check "an unknown scope before what goes together" 2 - \
+    "must be topic, exact or always (got 'allways')" "$rv" teach $spm --scope allways -a x
+check "an instruction with a question" 2 - "a lesson of --scope always has no -q" \
+    "$rv" teach $spm --scope always -q x -a x
 check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach $spm
 check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
 check "no action" 2 - "an action is needed" "$rv" learn
