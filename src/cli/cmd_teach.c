@@ -12,7 +12,7 @@
 
 #define NOTED "Noted; 'ruvllm learn run --deep' trains it"
 
-enum { MAX_LINE = 1 << 20, MAX_TEXT = 64 << 10 /* bytes, as the learner takes them */ };
+enum { MAX_LINE = 1 << 20 };
 
 /* A correction (answer), or a preference (chosen and rejected). */
 typedef struct lesson {
@@ -41,11 +41,7 @@ typedef struct teach {
 
 static rv_status check_text(const char *what, const char *text, rv_error *err)
 {
-    size_t len = strlen(text);
-    if (len > MAX_TEXT)
-        return rvi_error(err, RV_E_CONFIG, "%s must be at most %d bytes (got %zu)", what, MAX_TEXT,
-                         len);
-    return cli_learning_check(what, text, len, err);
+    return cli_learning_check(what, text, strlen(text), err);
 }
 
 static bool is_space(char c)

@@ -621,7 +621,11 @@ rv_status cli_learning_train(cli_learning *l, rv_learn_loop loop, rv_preference_
 
 rv_status cli_learning_check(const char *what, const char *text, size_t len, rv_error *err)
 {
+    enum { MOST = 64 << 10 }; /* bytes, as the learner takes them */
     bool some = false;
+    if (len > MOST)
+        return rvi_error(err, RV_E_CONFIG, "%s must be at most %d bytes (got %zu)", what, MOST,
+                         len);
     for (size_t i = 0, used; i < len; i += used) {
         uint32_t cp;
         bool valid = true;

@@ -682,6 +682,13 @@ def plain_output():
         and b"no corrections" in nul.stderr,
         nul,
     )
+    big = piped("chat", MODEL, "-n", "4", text=b"hi\n/fix " + b"a" * 70000 + b"\n/learned\n")
+    verdict(
+        "a correction that is too long",
+        b"the correct answer must be at most 65536 bytes (got 70000)\n" in big.stderr
+        and b"no corrections" in big.stderr,
+        big,
+    )
     long = b"word " * 40
     lines = b"hello\n" + long + b"\nand again\n/clear\nhello\n" + long * 9 + b"\n"
     full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos", text=lines)
