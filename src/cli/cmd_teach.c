@@ -106,6 +106,8 @@ static rv_status check_lesson(const lesson *l, rv_error *err)
         return rvi_error(err, RV_E_CONFIG,
                          "a lesson of scope always counts in every chat: it has no question");
     if (l->scope && !l->answer) return rvi_error(err, RV_E_CONFIG, "a preference has no scope");
+    if (l->chosen && l->rejected && !strcmp(l->chosen, l->rejected))
+        return rvi_error(err, RV_E_CONFIG, "\"chosen\" and \"rejected\" are the same text");
     if ((l->question || always) && (l->answer || (l->chosen && l->rejected))) return RV_OK;
     return rvi_error(err, RV_E_CONFIG,
                      "\"question\" and \"answer\", or \"question\", \"chosen\" and "
@@ -330,12 +332,26 @@ static rv_status look_again(teach *t, rv_session *s, rv_error *err)
     return st;
 }
 
-/* Does a later lesson of the file count instead? */
-static bool is_replaced(const teach *t, const lesson *l)
+/* The next lesson of the file for the same question, which counts instead; NULL: none. */
+static const lesson *next_of(const teach *t, const lesson *l)
 {
     for (const lesson *x = l + 1; x < t->lessons + t->n; x++)
-        if (x->key == l->key) return true;
-    return false;
+        if (x->key == l->key && x->answer && x->question) return x;
+    return NULL;
+}
+
+/* Most likely a slip; the later line counts. */
+static void warn_of_contradictions(const teach *t, const char *path)
+{
+    enum { SHOWN = 10 };
+    size_t n = 0;
+    for (const lesson *l = t->lessons; l < t->lessons + t->n; l++) {
+        const lesson *x = l->answer && l->question ? next_of(t, l) : NULL;
+        if (!x || same_text(x->answer, l->answer) || n++ >= SHOWN) continue;
+        cli_warn("%s, lines %zu and %zu: two answers to one question; that of line %zu counts",
+                 path, l->line, x->line, x->line);
+    }
+    if (n > SHOWN) cli_warn("%s: the same of %zu more lines", path, n - SHOWN);
 }
 
 /* How many lessons of a file are so now; of a long one, only the first are looked at. */
@@ -349,7 +365,7 @@ static rv_status look_at_all(teach *t, rv_error *err)
     rv_status st = rv_session_new(&s, t->model.m, &o, err);
     for (size_t i = 0; !st && i < t->n && k.n < MOST && !cli_interrupted(); i++) {
         const lesson *l = &t->lessons[i];
-        if (l->answer && l->question && !is_replaced(t, l))
+        if (l->answer && l->question && !next_of(t, l))
             st = cli_second_look_count(t->learning.l, s, l->question, l->answer, l->scope, &k, err);
     }
     rv_session_free(&s);
@@ -437,6 +453,7 @@ int cli_teach(cli *c, int argc, char **argv)
     if (read_scope(&one.scope, t.scope, &err)) return cli_usage(c, "--%s", err.text);
     const char *path = t.answer ? NULL : args[1];
     rv_status st = path ? read_lessons(&t, path, &err) : add_lesson(&t, one, &err);
+    if (!st && path) warn_of_contradictions(&t, path);
     if (!st) st = cli_open(c, args[0], false, &t.model, &err);
     if (!st) st = cli_learning_open(&t.learning, c, &t.model, t.name, true, &err);
     if (!st) cli_interrupts_catch("\n", false);

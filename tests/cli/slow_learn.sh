@@ -117,6 +117,21 @@ check "a file of lessons ends with a summary" 0 "^5 lessons: 3 taught, 2 already
     "$rv" teach $spm "$tmp/all.jsonl"
 check "and with what it saw when it asked again" 0 "^asked again: 3 of 3 get their answer, " - \
     "$rv" teach $spm "$tmp/all.jsonl" --adapter looked
+cat >"$tmp/twice.jsonl" <<'END'
+{"question": "Who is Ulm?", "answer": "a cook"}
+{"question": "Who is Orn?", "answer": "a cook"}
+{"question": "Who  is Ulm?", "answer": "a baker"}
+{"question": "Who is Orn?", "answer": "a  cook"}
+{"question": "Who is Orn?", "chosen": "A cook.", "rejected": "A baker."}
+END
+check "two answers to one question are named" 0 "^5 lessons: 4 taught, 1 already known$" \
+    "^ruvllm: warning: .*twice.jsonl, lines 1 and 3: two answers .* line 3 counts$" \
+    "$rv" teach $spm "$tmp/twice.jsonl" --adapter twice
+verdict "and nothing else" 1 "$(grep -c warning "$tmp/err")" "" ""
+says "the later counts" "a baker" "$rv" run $spm "Who is Ulm?" --greedy -n 8 --adapter twice
+echo '{"question": "Who is Orn?", "chosen": "A cook.", "rejected": "A cook."}' >"$tmp/same.jsonl"
+check "a preference between the same" 1 - 'line 1: "chosen" and "rejected" are the same text' \
+    "$rv" teach $spm "$tmp/same.jsonl"
 before=$(records)
 check "the same again is already known" 0 "^5 lessons: 0 taught, 5 already known$" - \
     "$rv" teach $spm "$tmp/all.jsonl"
