@@ -152,7 +152,7 @@ RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv
  * spoken counts as such a thumb. */
 RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation **out,
                                   rv_error *err);
-/* Of two answers to a question the first is preferred. */
+/* Of two answers to a question the first is preferred. They must differ. */
 RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
                                    const char *rejected, rv_adaptation **out, rv_error *err);
 /* Takes the last event back, bit for bit, and called again the one before it: corrections,

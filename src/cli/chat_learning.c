@@ -276,6 +276,8 @@ void cli_chat_fix(cli_chat_state *t, const char *argument)
                       scope == RV_SCOPE_ALWAYS ? "Read before every chat from now on" : "Learned",
                       argument);
     rv_status st = cli_learning_check("the correct answer", argument, strlen(argument), &err);
+    if (!st && scope != RV_SCOPE_ALWAYS && question.len)
+        st = cli_learning_check("the question", question.data, question.len, &err);
     const char *asked = t->is_captured || scope == RV_SCOPE_ALWAYS ? NULL
                         : question.data                            ? question.data
                                                                    : "";

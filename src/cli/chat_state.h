@@ -33,6 +33,7 @@ typedef struct cli_chat_state {
     bool is_captured;     /* the conversation's last answer is what the learner can judge */
     rv_learn_plan *plan;  /* what took part in the last answer; NULL: nothing */
     bool hinted;          /* was told what lessons are recognised by */
+    size_t n_lines;       /* that were read; 0: on a terminal */
     /* on a terminal alone */
     cli_editor *editor;
     FILE *screen;

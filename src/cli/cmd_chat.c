@@ -81,6 +81,56 @@ static void remark_answer(const cli_chat_state *t, const rv_answer *g)
                    (unsigned long long)t->g->sampling.seed);
 }
 
+/* How many tokens the last message has without the turns before it. */
+static rv_status count_alone(const cli_chat_state *t, size_t *n, rv_error *err)
+{
+    const cli_conversation *talk = &t->talk;
+    cli_message kept[2];
+    cli_conversation alone = {
+        .messages = kept, .others = talk->others, .others_len = talk->others_len};
+    int32_t *ids = NULL;
+    if (talk->n > 1 && talk->messages[0].is_system) kept[alone.n++] = talk->messages[0];
+    kept[alone.n++] = talk->messages[talk->n - 1];
+    rv_status st = cli_conversation_ids(&alone, t->model.m, t->learning.l, t->g->special, &t->now,
+                                        &ids, n, err);
+    rv_free(ids);
+    return st;
+}
+
+/* The conversation has n_tokens with its last message and does not fit. Says what can be done: on a
+ * terminal at once, elsewhere by the error. */
+static rv_status refuse_message(const cli_chat_state *t, size_t n_tokens, rv_error *err)
+{
+    int context = rv_session_context(t->session), most = t->info.n_context;
+    size_t n_alone = 0;
+    char larger[128] = "";
+    rv_status st = count_alone(t, &n_alone, err);
+    if (st) return st;
+    bool alone = n_alone >= (size_t)context;
+    if (most > context && n_alone < (size_t)most)
+        snprintf(larger, sizeof larger, "%s --ctx N (this model was made for up to %d)",
+                 alone ? ", or begin again with" : "; more fits with", most);
+    if (t->editor && alone)
+        cli_remark(t,
+                   "This message does not fit by itself: %zu tokens, and the context holds %d. "
+                   "Shorten it%s.",
+                   n_alone, context, larger);
+    else if (t->editor)
+        remark_full(t, "The conversation with this message does not fit", n_tokens);
+    else if (alone)
+        return rvi_error(err, RV_E_TOO_LONG,
+                         "this message does not fit by itself: %zu tokens, and the context holds "
+                         "%d; shorten it%s",
+                         n_alone, context, larger);
+    else
+        return rvi_error(err, RV_E_TOO_LONG,
+                         "the conversation with this message does not fit: %zu tokens, and the "
+                         "context holds %d; a line /drop N before it forgets the N oldest turns, "
+                         "/clear all of them%s",
+                         n_tokens, context, larger);
+    return RV_OK;
+}
+
 rv_status cli_chat_begin_learned(cli_chat_state *t, rv_error *err)
 {
     rvi_buf json = {0};
@@ -105,13 +155,7 @@ rv_status cli_chat_answer(cli_chat_state *t, bool *answered, rv_error *err)
                                         &ids, &n, err);
     if (!st && n >= (size_t)rv_session_context(t->session)) {
         full = true;
-        if (t->editor)
-            remark_full(t, "The conversation with this message does not fit", n);
-        else
-            st = rvi_error(err, RV_E_TOO_LONG,
-                           "the conversation has %zu tokens and no longer fits the context of %d; "
-                           "start again, or with a larger --ctx",
-                           n, rv_session_context(t->session));
+        st = refuse_message(t, n, err);
     }
     if (!st && !full) {
         if (!t->g->seed_given && !t->same_seed) t->g->sampling.seed = rvi_os_random();
@@ -161,7 +205,7 @@ static rv_status turn(cli_chat_state *t, const char *text, size_t len, rv_error 
 /* ---- commands ---- */
 
 typedef struct command {
-    const char *name, *argument, *help;
+    const char *name, *argument, *help; /* argument "": it takes none */
     void (*run)(cli_chat_state *t, const char *argument);
 } command;
 
@@ -405,20 +449,27 @@ static const command *find_command(const char *line)
     return NULL;
 }
 
-/* line: "/name argument" */
-static void run_command(cli_chat_state *t, const char *line)
+/* line: "/name argument". What a command makes of its argument it says itself. */
+static rv_status run_command(cli_chat_state *t, const rvi_buf *line, rv_error *err)
 {
-    const char *name = line + 1;
+    const char *name = line->data + 1;
     size_t len = strcspn(name, " \t\n");
     const char *argument = name + len + strspn(name + len, " \t\n");
     rvi_buf trimmed = {0};
     size_t end = strlen(argument);
+    if (memchr(line->data, 0, line->len))
+        return rvi_error(err, RV_E_INVALID,
+                         "a command cannot hold a NUL character; nothing was done");
     while (end && strchr(" \t\n", argument[end - 1])) end--;
-    if (!rvi_buf_append(&trimmed, argument, end) || !rvi_buf_puts(&trimmed, "")) return;
-    const command *cmd = find_command(line);
-    if (cmd) cmd->run(t, trimmed.data);
+    if (!rvi_buf_append(&trimmed, argument, end) || !rvi_buf_puts(&trimmed, ""))
+        return rvi_nomem(err, "command");
+    const command *cmd = find_command(line->data);
+    if (cmd && !*cmd->argument && *trimmed.data)
+        cli_remark(t, "/%s takes nothing behind it; nothing was done.", cmd->name);
+    else if (cmd)
+        cmd->run(t, trimmed.data);
     rvi_buf_deinit(&trimmed);
-    if (cmd) return;
+    if (cmd) return RV_OK;
     char shown[64];
     snprintf(shown, sizeof shown, "%.*s", (int)RVI_MIN(len, sizeof shown - 1), name);
     const char *near = cli_nearest(shown, command_names());
@@ -427,6 +478,7 @@ static void run_command(cli_chat_state *t, const char *line)
         "There is no command /%s.%s%s%s /help lists the commands; // begins a message with a "
         "slash.",
         shown, near ? " Did you mean /" : "", near ? near : "", near ? "?" : "");
+    return RV_OK;
 }
 
 /* ---- reading ---- */
@@ -482,8 +534,10 @@ static bool take_pasted(const rvi_buf *line, bool block, rvi_buf *message, bool 
 
 static cli_read read_line(cli_chat_state *t, bool first, rvi_buf *line)
 {
-    if (!t->editor)
+    if (!t->editor) {
+        t->n_lines++;
         return !cli_interrupted() && cli_read_line(stdin, line) ? CLI_READ_LINE : CLI_READ_END;
+    }
     cli_interrupts_reading(true);
     cli_read r = cli_editor_read(t->editor, first ? ">" : ".", t->colour, line);
     cli_interrupts_reading(false);
@@ -588,13 +642,13 @@ static int chat_on_terminal(cli_chat_state *t)
         interrupted = false;
         if (is_blank(&message)) continue;
         remember(t, &message, is_command);
+        rv_error err = {0};
         if (is_command) {
-            run_command(t, message.data);
+            if (run_command(t, &message, &err)) cli_remark_error(t, &err);
             interrupted = cli_interrupted();
             cli_interrupts_forget();
             continue;
         }
-        rv_error err = {0};
         if (turn(t, message.data, message.len, &err)) cli_remark_error(t, &err);
         interrupted = cli_interrupted();
         cli_interrupts_forget();
@@ -606,27 +660,36 @@ static int chat_on_terminal(cli_chat_state *t)
 
 /* ---- elsewhere ---- */
 
+/* A line that fails is named and passed over. */
 static int chat_by_lines(cli_chat_state *t)
 {
     rvi_buf line = {0}, message = {0};
     rv_error err = {0};
     rv_status st = RV_OK;
     bool is_command, open = false;
-    while (!st && !t->quit && !cli_interrupted() &&
-           read_message(t, &line, &message, &is_command, &open) == CLI_READ_LINE) {
+    int code = CLI_OK;
+    while (!t->quit && !cli_interrupted() && !ferror(stdout)) {
+        size_t number = t->n_lines + 1;
+        if (read_message(t, &line, &message, &is_command, &open) != CLI_READ_LINE) break;
         if (line.failed || message.failed) break;
-        if (is_command)
-            run_command(t, message.data);
-        else if (message.len)
-            st = turn(t, message.data, message.len, &err);
+        rv_error own = {0};
+        st = is_command    ? run_command(t, &message, &own)
+             : message.len ? turn(t, message.data, message.len, &own)
+                           : RV_OK;
+        if (st) {
+            rvi_error(&err, st, "line %zu: %s", number,
+                      own.text[0] ? own.text : rv_status_text(st));
+            code = cli_fail(&err);
+        }
     }
-    if (!st && (line.failed || message.failed)) st = rvi_nomem(&err, "input line");
+    st = line.failed || message.failed ? rvi_nomem(&err, "input line") : RV_OK;
     if (!st && open && !cli_interrupted())
         st = rvi_error(&err, RV_E_INVALID,
                        "the lines after \"\"\" have no end: a line of \"\"\" is missing");
     rvi_buf_deinit(&line);
     rvi_buf_deinit(&message);
-    return st ? cli_fail(&err) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    if (st) code = cli_fail(&err);
+    return cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 
 /* ---- beginning ---- */

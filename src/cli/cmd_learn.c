@@ -10,6 +10,7 @@
 #include "cli/answers.h"
 #include "cli/forget.h"
 #include "cli/generation.h"
+#include "cli/lost.h"
 #include "cli/second_look.h"
 
 typedef struct learn {
@@ -50,6 +51,7 @@ static rv_status do_status(learn *t, rv_error *err)
     char *json = NULL;
     if (!t->json) {
         put_model(t);
+        cli_lost_write(&t->learning, false, &t->out);
         return cli_learning_print(&t->learning, &t->out, err);
     }
     rv_status st = rv_learner_status(t->learning.l, &json, err);
@@ -59,6 +61,7 @@ static rv_status do_status(learn *t, rv_error *err)
         rvi_buf_printf(&t->out, "%s\"recognises\":\"%s\",\"path\":", len > 2 ? "," : "",
                        t->learning.embedder ? "meaning" : "spelling");
         rvi_json_write_string(&t->out, t->model.path.data, t->model.path.len);
+        cli_lost_write(&t->learning, true, &t->out);
         rvi_buf_puts(&t->out, "}\n");
     }
     rv_free(json);
@@ -246,13 +249,15 @@ static rv_status do_log(learn *t, rv_error *err)
 {
     uint64_t n = 0;
     rv_status st = rv_learner_verify_log(t->learning.l, &n, err);
-    if (!st)
-        rvi_buf_printf(&t->out,
-                       t->json  ? "{\"records\":%llu,\"whole\":true}\n"
-                       : n == 1 ? "%llu record, the chain is whole.\n"
-                                : "%llu records, the chain is whole.\n",
-                       (unsigned long long)n);
-    return st;
+    if (st) return st;
+    rvi_buf_printf(&t->out,
+                   t->json  ? "{\"records\":%llu,\"whole\":true"
+                   : n == 1 ? "%llu record, the chain is whole.\n"
+                            : "%llu records, the chain is whole.\n",
+                   (unsigned long long)n);
+    cli_lost_write(&t->learning, t->json, &t->out);
+    if (t->json) rvi_buf_puts(&t->out, "}\n");
+    return RV_OK;
 }
 
 static rv_status do_forget(learn *t, rv_error *err)

@@ -12,7 +12,7 @@
 
 #define NOTED "Noted; 'ruvllm learn run --deep' trains it"
 
-enum { MAX_LINE = 1 << 20, MAX_TEXT = 64 << 10 /* bytes, as the learner takes them */ };
+enum { MAX_LINE = 1 << 20 };
 
 /* A correction (answer), or a preference (chosen and rejected). */
 typedef struct lesson {
@@ -41,11 +41,7 @@ typedef struct teach {
 
 static rv_status check_text(const char *what, const char *text, rv_error *err)
 {
-    size_t len = strlen(text);
-    if (len > MAX_TEXT)
-        return rvi_error(err, RV_E_CONFIG, "%s must be at most %d bytes (got %zu)", what, MAX_TEXT,
-                         len);
-    return cli_learning_check(what, text, len, err);
+    return cli_learning_check(what, text, strlen(text), err);
 }
 
 static bool is_space(char c)
@@ -110,17 +106,38 @@ static rv_status check_lesson(const lesson *l, rv_error *err)
         return rvi_error(err, RV_E_CONFIG,
                          "a lesson of scope always counts in every chat: it has no question");
     if (l->scope && !l->answer) return rvi_error(err, RV_E_CONFIG, "a preference has no scope");
+    if (l->chosen && l->rejected && !strcmp(l->chosen, l->rejected))
+        return rvi_error(err, RV_E_CONFIG, "\"chosen\" and \"rejected\" are the same text");
     if ((l->question || always) && (l->answer || (l->chosen && l->rejected))) return RV_OK;
     return rvi_error(err, RV_E_CONFIG,
                      "\"question\" and \"answer\", or \"question\", \"chosen\" and "
                      "\"rejected\" are needed");
 }
 
-static const char *member(teach *t, const rvi_json *v, const char *name)
+/* NULL where there is none. */
+static rv_status read_member(teach *t, const rvi_json *v, const char *name, const char **out,
+                             rv_error *err)
 {
     const rvi_json *text = rvi_json_get(v, name);
-    if (!rvi_json_is(text, RVI_JSON_STRING)) return NULL;
-    return rvi_arena_strndup(&t->texts, text->as.string.data, text->as.string.len);
+    *out = NULL;
+    if (!text || rvi_json_is(text, RVI_JSON_NULL)) return RV_OK;
+    if (!rvi_json_is(text, RVI_JSON_STRING))
+        return rvi_error(err, RV_E_CONFIG, "\"%s\" must be a text, in quotes", name);
+    if (memchr(text->as.string.data, 0, text->as.string.len))
+        return rvi_error(err, RV_E_CONFIG, "\"%s\" holds a NUL character (\\u0000)", name);
+    *out = rvi_arena_strndup(&t->texts, text->as.string.data, text->as.string.len);
+    return *out ? RV_OK : rvi_nomem(err, "lessons");
+}
+
+static rv_status read_members(teach *t, const rvi_json *v, lesson *l, rv_error *err)
+{
+    const char *scope = NULL;
+    rv_status st = read_member(t, v, "question", &l->question, err);
+    if (!st) st = read_member(t, v, "answer", &l->answer, err);
+    if (!st) st = read_member(t, v, "chosen", &l->chosen, err);
+    if (!st) st = read_member(t, v, "rejected", &l->rejected, err);
+    if (!st) st = read_member(t, v, "scope", &scope, err);
+    return st ? st : read_scope(&l->scope, scope, err);
 }
 
 static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_error *err)
@@ -137,12 +154,8 @@ static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_erro
                        reason);
     }
     if (!st) {
-        lesson l = {.question = member(t, v, "question"),
-                    .answer = member(t, v, "answer"),
-                    .chosen = member(t, v, "chosen"),
-                    .rejected = member(t, v, "rejected"),
-                    .line = number};
-        st = read_scope(&l.scope, member(t, v, "scope"), err);
+        lesson l = {.line = number};
+        st = read_members(t, v, &l, err);
         if (!st) st = check_lesson(&l, err);
         if (!st) st = add_lesson(t, l, err);
     }
@@ -319,12 +332,26 @@ static rv_status look_again(teach *t, rv_session *s, rv_error *err)
     return st;
 }
 
-/* Does a later lesson of the file count instead? */
-static bool is_replaced(const teach *t, const lesson *l)
+/* The next lesson of the file for the same question, which counts instead; NULL: none. */
+static const lesson *next_of(const teach *t, const lesson *l)
 {
     for (const lesson *x = l + 1; x < t->lessons + t->n; x++)
-        if (x->key == l->key) return true;
-    return false;
+        if (x->key == l->key && x->answer && x->question) return x;
+    return NULL;
+}
+
+/* Most likely a slip; the later line counts. */
+static void warn_of_contradictions(const teach *t, const char *path)
+{
+    enum { SHOWN = 10 };
+    size_t n = 0;
+    for (const lesson *l = t->lessons; l < t->lessons + t->n; l++) {
+        const lesson *x = l->answer && l->question ? next_of(t, l) : NULL;
+        if (!x || same_text(x->answer, l->answer) || n++ >= SHOWN) continue;
+        cli_warn("%s, lines %zu and %zu: two answers to one question; that of line %zu counts",
+                 path, l->line, x->line, x->line);
+    }
+    if (n > SHOWN) cli_warn("%s: the same of %zu more lines", path, n - SHOWN);
 }
 
 /* How many lessons of a file are so now; of a long one, only the first are looked at. */
@@ -338,7 +365,7 @@ static rv_status look_at_all(teach *t, rv_error *err)
     rv_status st = rv_session_new(&s, t->model.m, &o, err);
     for (size_t i = 0; !st && i < t->n && k.n < MOST && !cli_interrupted(); i++) {
         const lesson *l = &t->lessons[i];
-        if (l->answer && l->question && !is_replaced(t, l))
+        if (l->answer && l->question && !next_of(t, l))
             st = cli_second_look_count(t->learning.l, s, l->question, l->answer, l->scope, &k, err);
     }
     rv_session_free(&s);
@@ -414,6 +441,7 @@ int cli_teach(cli *c, int argc, char **argv)
     if (t.instant + t.background + t.deep > 1)
         return cli_usage(c, "give one of --instant, --background and --deep");
     if (n_args > 2) return cli_usage(c, "a question and its answer are given by -q and -a");
+    if (t.name && (code = cli_check_name(c, t.name))) return code;
     bool always = t.scope && !strcmp(t.scope, "always");
     if (always && t.question) return cli_usage(c, "a lesson of --scope always has no -q");
     if (!always && !t.question != !t.answer) return cli_usage(c, "-q and -a go together");
@@ -423,11 +451,9 @@ int cli_teach(cli *c, int argc, char **argv)
     rv_error err = {0};
     lesson one = {.question = t.question, .answer = t.answer};
     if (read_scope(&one.scope, t.scope, &err)) return cli_usage(c, "--%s", err.text);
-
-    if (t.name && (code = cli_check_name(c, t.name))) return code;
-
     const char *path = t.answer ? NULL : args[1];
     rv_status st = path ? read_lessons(&t, path, &err) : add_lesson(&t, one, &err);
+    if (!st && path) warn_of_contradictions(&t, path);
     if (!st) st = cli_open(c, args[0], false, &t.model, &err);
     if (!st) st = cli_learning_open(&t.learning, c, &t.model, t.name, true, &err);
     if (!st) cli_interrupts_catch("\n", false);

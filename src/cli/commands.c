@@ -38,7 +38,8 @@ const cli_command cli_commands[] = {
      "  --no-history             do not save what is typed (otherwise in the file chat_history of "
      "--state-dir or RUVLLM_STATE_DIR, XDG_STATE_HOME/ruvllm or ~/.local/state/ruvllm)\n"
      "  A line is a message, or a command such as /help or /quit, also where standard input is not "
-     "a terminal; messages are answered greedily there unless options say otherwise.\n",
+     "a terminal; messages are answered greedily there unless options say otherwise, and one that "
+     "fails is named and passed over (exit status 1).\n",
      cli_chat, cli_generation_help},
     {"serve", "[[NAME=]MODEL]...",
      "answer over HTTP (OpenAI, Anthropic, Ollama), learn from feedback",
@@ -152,7 +153,8 @@ const cli_command cli_commands[] = {
      "  --generation N       export: this one instead of the newest\n"
      "  --f16                export: 16-bit numbers, half the size\n"
      "  --force              export: replace an existing file\n"
-     "  -y, --yes            forget: do not ask before several lessons go\n"
+     "  -y, --yes            forget: do not ask before several lessons go; where nobody can be "
+     "asked, they go only with it\n"
      "  --json               as one JSON object\n"
      "\n"
      "  State is stored below --state-dir, in a directory for each model and name, or in the "

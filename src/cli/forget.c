@@ -119,16 +119,26 @@ static void write_json(const found *f, rvi_buf *out)
     rvi_buf_printf(out, "],\"in_adapters\":%zu}\n", f->n_trained);
 }
 
-static bool agrees(found *f)
+/* Several lessons go only if the user, who sees them, says so: here, or before by -y. */
+static rv_status confirm(found *f, const char *text, rv_error *err)
 {
     rvi_buf list = {0}, line = {0};
+    bool asks = rvi_os_is_terminal(stdin) && rvi_os_is_terminal(stderr), yes = false;
     write_found(f, &list);
-    fprintf(stderr, "%sForget these %zu? [y/N] ", list.data ? list.data : "", f->n);
-    fflush(stderr);
-    bool yes = cli_read_line(stdin, &line) && (line.data[0] == 'y' || line.data[0] == 'Y');
+    fputs(list.data ? list.data : "", stderr);
+    if (asks) {
+        fprintf(stderr, "Forget these %zu? [y/N] ", f->n);
+        fflush(stderr);
+        yes = cli_read_line(stdin, &line) && (line.data[0] == 'y' || line.data[0] == 'Y');
+    }
     rvi_buf_deinit(&list);
     rvi_buf_deinit(&line);
-    return yes;
+    if (yes) return RV_OK;
+    return asks ? rvi_error(err, RV_E_CANCELLED, "nothing was forgotten")
+                : rvi_error(err, RV_E_CONFIG,
+                            "'%s' is in these %zu, so nothing was forgotten: -y forgets them all, "
+                            "a longer text fewer",
+                            text, f->n);
 }
 
 static rv_status forget_all(found *f, cli_learning *l, rv_error *err)
@@ -158,8 +168,7 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
         st = rvi_error(err, RV_E_NOT_FOUND,
                        "nothing that was taught contains '%s' ('ruvllm learn status' lists it)",
                        text);
-    bool asks = !st && f->n > 1 && !yes && rvi_os_is_terminal(stdin) && rvi_os_is_terminal(stderr);
-    if (asks && !agrees(f)) st = rvi_error(err, RV_E_CANCELLED, "nothing was forgotten");
+    if (!st && f->n > 1 && !yes) st = confirm(f, text, err);
     if (!st) st = forget_all(f, l, err);
     if (!st) cli_learning_clean(l);
     if (!st && json) {

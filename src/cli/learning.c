@@ -1,5 +1,6 @@
 #include "cli/learning.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -181,6 +182,38 @@ void cli_learning_clean(cli_learning *l)
         (void)!rvi_os_list(l->shared.data, clean_shared, l, NULL);
 }
 
+/* A folder that the user named and that is not there: nothing was learned in it, unless it is one
+ * that could not be made either. */
+static rv_status check_missing(const char *state, rv_error *err)
+{
+    rvi_buf above = {0}, probe = {0};
+    rv_error why = {0};
+    rv_status st = rvi_buf_puts(&above, state) ? RV_OK : rvi_nomem(err, "path");
+    while (!st && above.len && rvi_os_stat(above.data, NULL) == RVI_OS_NONE) {
+        while (above.len && above.data[above.len - 1] != '/') above.len--;
+        while (above.len > 1 && above.data[above.len - 1] == '/') above.len--;
+        above.data[above.len] = 0;
+    }
+    if (!st) st = rvi_os_temp_dir(&probe, above.len ? above.data : ".", &why);
+    if (!st && remove(probe.data))
+        cli_warn("%s cannot be removed: %s", probe.data, strerror(errno));
+    if (why.text[0])
+        st = rvi_error(err, why.code, "%s is not there and cannot be made: %s", state, why.text);
+    rvi_buf_deinit(&above);
+    rvi_buf_deinit(&probe);
+    return st;
+}
+
+/* Is there learned state? A folder that cannot be looked into is an error. */
+static rv_status find_state(const char *dir, bool *there, rv_error *err)
+{
+    errno = 0;
+    *there = rvi_os_stat(dir, NULL) == RVI_OS_DIR;
+    return *there || !errno || errno == ENOENT
+               ? RV_OK
+               : rvi_error(err, RV_E_IO, "%s: %s", dir, strerror(errno));
+}
+
 static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m, bool create,
                             const rv_model *embedder, rv_error *err)
 {
@@ -192,11 +225,13 @@ static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m,
     rvi_os_kind kind = st ? RVI_OS_NONE : rvi_os_stat(state, NULL);
     if (!st && kind != RVI_OS_DIR && kind != RVI_OS_NONE)
         st = rvi_error(err, RV_E_CONFIG, "%s: not a directory", state);
-    if (!st && !create && !c->store && kind == RVI_OS_NONE) return RV_OK;
+    if (!st && !create && !c->store && kind == RVI_OS_NONE)
+        return c->state_dir == c->default_state ? RV_OK : check_missing(state, err);
     if (!st) st = rv_model_digest(m->m, digest, err);
     if (!st && !rvi_buf_printf(&dir, "%s/%s/%s", state, digest, out->name))
         st = rvi_nomem(err, "path");
-    bool there = !st && rvi_os_stat(dir.data, NULL) == RVI_OS_DIR;
+    bool there = false;
+    if (!st) st = find_state(dir.data, &there, err);
     rvi_buf_deinit(&dir);
     if (st || (!create && !c->store && !there)) return st;
     rvi_os_private_files(true);
@@ -586,13 +621,17 @@ rv_status cli_learning_train(cli_learning *l, rv_learn_loop loop, rv_preference_
 
 rv_status cli_learning_check(const char *what, const char *text, size_t len, rv_error *err)
 {
+    enum { MOST = 64 << 10 }; /* bytes, as the learner takes them */
     bool some = false;
+    if (len > MOST)
+        return rvi_error(err, RV_E_CONFIG, "%s must be at most %d bytes (got %zu)", what, MOST,
+                         len);
     for (size_t i = 0, used; i < len; i += used) {
         uint32_t cp;
         bool valid = true;
         used = rvi_utf8_decode(text + i, len - i, &cp, &valid);
-        if (!valid || !cp)
-            return rvi_error(err, RV_E_CONFIG, "%s: byte %zu is not UTF-8 text", what, i);
+        if (!valid) return rvi_error(err, RV_E_CONFIG, "%s: byte %zu is not UTF-8 text", what, i);
+        if (!cp) return rvi_error(err, RV_E_CONFIG, "%s holds a NUL character (byte %zu)", what, i);
         some |= cp > ' ';
     }
     return some ? RV_OK : rvi_error(err, RV_E_CONFIG, "%s is empty", what);

@@ -67,7 +67,7 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err) RVI_M
 rv_status cli_learning_train(cli_learning *l, rv_learn_loop loop, rv_preference_loss loss,
                              rv_adaptation **out, rv_error *err) RVI_MUST_CHECK;
 
-/* Checks that a user's text is not empty and is UTF-8. */
+/* Checks that a user's text is not empty, is UTF-8 and no longer than the learner takes it. */
 rv_status cli_learning_check(const char *what, const char *text, size_t len,
                              rv_error *err) RVI_MUST_CHECK;
 

@@ -166,6 +166,7 @@ static const struct {
     {"pooling", {"mean", "last", "first"}},
     {"how", {"average", "quality"}},
     {"loss", {"dpo", "kto"}},
+    {"scope", {"topic", "exact", "always"}},
 };
 
 static int check_limit(const cli *c, const cli_option *o, const char *text, double v)

@@ -188,6 +188,7 @@ static void bad_texts_are_refused(void **state)
     assert_refused(RV_E_INVALID, rv_learner_correct(l, NULL, NULL, "Rex", NULL, err));
     assert_refused(RV_E_INVALID, rv_learner_correct(l, NULL, dog, NULL, NULL, err));
     assert_refused(RV_E_INVALID, rv_learner_prefer(l, dog, "Rex", "\x80", NULL, err));
+    assert_refused(RV_E_INVALID, rv_learner_prefer(l, dog, "Rex", "Rex", NULL, err));
     assert_refused(RV_E_INVALID, rv_learner_forget(l, "", NULL, err));
     assert_refused(RV_E_INVALID, rv_learner_forget(l, huge, NULL, err));
     for (size_t i = 0; i < RVI_COUNT(broken); i++) {

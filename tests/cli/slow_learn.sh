@@ -26,6 +26,10 @@ check "a name that was never taught" 1 - "nothing was taught to this model as 'w
 # --- wrong use
 check "no model" 2 - "a model is needed" "$rv" teach
 check "a question without an answer" 2 - "go together" "$rv" teach $spm -q x
+check "an unknown scope before what goes together" 2 - \
+    "must be topic, exact or always (got 'allways')" "$rv" teach $spm --scope allways -a x
+check "an instruction with a question" 2 - "a lesson of --scope always has no -q" \
+    "$rv" teach $spm --scope always -q x -a x
 check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach $spm
 check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
 check "no action" 2 - "an action is needed" "$rv" learn
@@ -48,6 +52,15 @@ check "a directory" 1 - "a directory; a file of lessons is needed" "$rv" teach $
 check "a file without a lesson" 1 - "holds no lesson" "$rv" teach $spm "$tmp/empty.jsonl"
 echo '{"question": "x"}' >"$tmp/half.jsonl"
 check "half a lesson" 1 - "half.jsonl, line 1" "$rv" teach $spm "$tmp/half.jsonl"
+echo '{"question": "x", "answer": 5}' >"$tmp/number.jsonl"
+check "a number for an answer" 1 - 'number.jsonl, line 1: "answer" must be a text' \
+    "$rv" teach $spm "$tmp/number.jsonl"
+cat >"$tmp/nul.jsonl" <<'END'
+{"question": "x", "answer": "y"}
+{"question": "a\u0000b", "answer": "y"}
+END
+check "a NUL character" 1 - 'nul.jsonl, line 2: "question" holds a NUL character' \
+    "$rv" teach $spm "$tmp/nul.jsonl"
 echo 'hello' >"$tmp/plain.jsonl"
 check "a line that is no JSON" 1 - "plain.jsonl, line 1: not JSON, column 1" \
     "$rv" teach $spm "$tmp/plain.jsonl"
@@ -104,6 +117,21 @@ check "a file of lessons ends with a summary" 0 "^5 lessons: 3 taught, 2 already
     "$rv" teach $spm "$tmp/all.jsonl"
 check "and with what it saw when it asked again" 0 "^asked again: 3 of 3 get their answer, " - \
     "$rv" teach $spm "$tmp/all.jsonl" --adapter looked
+cat >"$tmp/twice.jsonl" <<'END'
+{"question": "Who is Ulm?", "answer": "a cook"}
+{"question": "Who is Orn?", "answer": "a cook"}
+{"question": "Who  is Ulm?", "answer": "a baker"}
+{"question": "Who is Orn?", "answer": "a  cook"}
+{"question": "Who is Orn?", "chosen": "A cook.", "rejected": "A baker."}
+END
+check "two answers to one question are named" 0 "^5 lessons: 4 taught, 1 already known$" \
+    "^ruvllm: warning: .*twice.jsonl, lines 1 and 3: two answers .* line 3 counts$" \
+    "$rv" teach $spm "$tmp/twice.jsonl" --adapter twice
+verdict "and nothing else" 1 "$(grep -c warning "$tmp/err")" "" ""
+says "the later counts" "a baker" "$rv" run $spm "Who is Ulm?" --greedy -n 8 --adapter twice
+echo '{"question": "Who is Orn?", "chosen": "A cook.", "rejected": "A cook."}' >"$tmp/same.jsonl"
+check "a preference between the same" 1 - 'line 1: "chosen" and "rejected" are the same text' \
+    "$rv" teach $spm "$tmp/same.jsonl"
 before=$(records)
 check "the same again is already known" 0 "^5 lessons: 0 taught, 5 already known$" - \
     "$rv" teach $spm "$tmp/all.jsonl"
@@ -150,7 +178,15 @@ check "status shows preferences" 0 "rather: Short" - "$rv" learn status -m $spm
 check "also as JSON" 0 \
     '"preferences":\[{"event":[0-9]*,"question":"Tell me of hills.","chosen":"Short."' - \
     "$rv" learn status -m $spm --json
-check "forget says what, by a part of a word" 0 "^    green$" - "$rv" learn forget zORbl -m $spm
+before=$(records)
+check "several are not forgotten unasked" 1 - "'zORbl' is in these 2, .*nothing was forgotten: -y" \
+    "$rv" learn forget zORbl -m $spm
+verdict "but listed" 1 1 "" "^    purple (taken back or corrected before)$"
+[ "$before" = "$(records)" ]
+verdict "and nothing is written down" 0 $? "" ""
+check "neither as JSON" 1 - "'zORbl' is in these 2" "$rv" learn forget zORbl -m $spm --json
+check "forget says what, by a part of a word" 0 "^    green$" - \
+    "$rv" learn forget zORbl -m $spm -y
 says "and it is" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 before=$(records)
 check "forgetting what is not there" 1 - "nothing that was taught contains 'Quux'" \
@@ -301,7 +337,7 @@ verdict "the chat knows it" 0 $? "" ""
 # --- training
 check "run with nothing taught" 0 "Nothing waits" - "$rv" learn run -m $spm --adapter never
 check "run with nothing that waits" 0 '"applied":false.*"nothing waits"' - \
-    sh -c "'$rv' learn forget e -m $spm --adapter chatted >'$tmp/none' && \
+    sh -c "'$rv' learn forget e -y -m $spm --adapter chatted >'$tmp/none' && \
         '$rv' learn run -m $spm --adapter chatted --json"
 python3 - "$RUVLLM_STATE_DIR"/*/default >"$tmp/held" <<'END' &
 import fcntl, sys, time
@@ -352,8 +388,39 @@ verdict "and the log is as it was" 0 $? "" ""
 : >"$tmp/file"
 RUVLLM_STATE_DIR="$tmp/file/state" check "a state directory that cannot be made" 1 - "ruvllm: " \
     "$rv" teach $spm -q "$ask" -a "red"
-RUVLLM_STATE_DIR="$tmp/file/state" check "run does not mind" 0 "" - \
-    "$rv" run $spm "$ask" --greedy -n 8
+for place in "$tmp/file" "$tmp/file/state" /proc/nope; do
+    RUVLLM_STATE_DIR="$place" check "run warns of a state directory that cannot be used" 0 "" \
+        "what was learned takes no part: $place" "$rv" run $spm "$ask" --greedy -n 8
+    RUVLLM_STATE_DIR="$place" check "status says so, not that nothing was taught" 1 - \
+        "^ruvllm: $place" "$rv" learn status -m $spm
+done
+RUVLLM_STATE_DIR="$tmp/not/yet/" check "one that is merely not there holds nothing" 0 \
+    "Nothing was taught" - "$rv" learn status -m $spm
+check "and is not made by that" 1 - - test -e "$tmp/not"
+
+# --- a log that was lost
+lost=$(echo "$RUVLLM_STATE_DIR"/*)/lost
+"$rv" teach $spm -q "$ask" -a "red" --adapter lost >"$tmp/none" 2>&1
+check "nothing is lost yet" 0 '^{"records":1,"whole":true,"damaged":\[\]}$' - \
+    "$rv" learn log verify -m $spm --adapter lost --json
+head -c 3000 /dev/zero | tr '\0' x |
+    dd of="$lost/feedback.db" bs=1 seek=4096 conv=notrunc 2>"$tmp/none"
+check "a damaged database is set aside" 1 - "kept as .*/lost/feedback.db.damaged-1" \
+    "$rv" learn status -m $spm --adapter lost
+check "status mentions it from then on" 0 "set aside.*/lost/feedback.db.damaged-1 " - \
+    "$rv" learn status -m $spm --adapter lost
+check "so does log verify" 0 "set aside.*/lost/feedback.db.damaged-1 " - \
+    "$rv" learn log verify -m $spm --adapter lost
+check "and JSON" 0 '"damaged":\["[^"]*/lost/feedback.db.damaged-1"\]}$' - \
+    "$rv" learn status -m $spm --adapter lost --json
+rm "$lost"/feedback.db*
+: >"$lost/generation-000001.gguf"
+check "an empty log beside an adapter" 0 "the log is empty, though 1 adapter that it trained" - \
+    "$rv" learn status -m $spm --adapter lost
+check "is not merely whole" 0 "the log is empty, though 1 adapter that it trained" - \
+    "$rv" learn log verify -m $spm --adapter lost
+check "also as JSON" 0 '^{"records":0,"whole":true,"damaged":\[\],"log_lost":true}$' - \
+    "$rv" learn log verify -m $spm --adapter lost --json
 
 says "a state directory by option" "teal" \
     "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"

@@ -157,6 +157,15 @@ def commands():
     verdict("/seed of nonsense", b"whole number" in t.ask("/seed x"))
     verdict("an unknown command gets a sentence", b"no command /dance" in t.ask("/dance now"))
     verdict("one that is mistyped a guess", b"Did you mean /tokens?" in t.ask("/toekns"))
+    before = saved(t)
+    nothing = [
+        t.ask(f"/{name} 2") for name in "clear tokens good bad undo learned help quit".split()
+    ]
+    verdict(
+        "a command that takes nothing says so where something is behind it, and does nothing",
+        all(b"takes nothing behind it" in text for text in nothing) and saved(t) == before,
+        nothing,
+    )
     verdict("/save without a name", b"file name" in t.ask("/save"))
     verdict("/save into nowhere", b"No such file" in t.ask("/save /nonexistent/x"))
     verdict("/save onto a full disk", b"No space" in t.ask("/save /dev/full"))
@@ -221,7 +230,9 @@ def many_lines():
     t.send(b"\x1b[200~" + big.encode() + b"\x1b[201~")
     text = t.ask("")
     verdict(
-        "a paste larger than the context is refused, and said", b"does not fit" in text, text[-400:]
+        "a paste larger than the context is refused, and said",
+        b"does not fit by itself" in text and b"Shorten it." in text,
+        text[-400:],
     )
     t.send(b"\x04")
     verdict("and all goes on", t.end() == 0)
@@ -662,6 +673,45 @@ def plain_output():
     verdict(
         "a full context is a failure there", full.returncode == 1 and b"--ctx" in full.stderr, full
     )
+    nul = piped("chat", MODEL, "-n", "4", text=b"hi\n/fix a\0b\na\0b\n/fix c\n/learned\n")
+    verdict(
+        "NUL characters are not taught by halves",
+        nul.returncode == 1
+        and b"line 2: a command cannot hold a NUL character" in nul.stderr
+        and b"the question holds a NUL character (byte 1)" in nul.stderr
+        and b"no corrections" in nul.stderr,
+        nul,
+    )
+    big = piped("chat", MODEL, "-n", "4", text=b"hi\n/fix " + b"a" * 70000 + b"\n/learned\n")
+    verdict(
+        "a correction that is too long",
+        b"the correct answer must be at most 65536 bytes (got 70000)\n" in big.stderr
+        and b"no corrections" in big.stderr,
+        big,
+    )
+    long = b"word " * 40
+    lines = b"hello\n" + long + b"\nand again\n/clear\nhello\n" + long * 9 + b"\n"
+    full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos", text=lines)
+    said = full.stderr.decode().splitlines()
+    verdict(
+        "lines that do not fit are named, with what can be done, and the chat goes on",
+        full.returncode == 1
+        and full.stdout.count(b"\n") == 2
+        and len(set(full.stdout.splitlines())) == 1
+        and [s.split(":")[1] for s in said if s.startswith("ruvllm: ")]
+        == [" line 2", " line 3", " line 6"]
+        and "/drop N" in said[1]
+        and "/clear" in said[1],
+        full,
+    )
+    verdict(
+        "one that is too long by itself is to be shortened",
+        "by itself" in said[0]
+        and "or begin again with --ctx N" in said[0]
+        and "by itself" in said[3]
+        and said[3].endswith("shorten it"),
+        said,
+    )
     verdict(
         "no model", piped("chat").returncode == 2 and piped("chat", "nosuchmodel").returncode == 1
     )
@@ -736,6 +786,28 @@ def interrupted_run():
     verdict("a pipe's chat interrupted while it waits", p.returncode == 130, p.returncode)
 
 
+def forgetting():
+    """`learn forget` asks before several lessons go."""
+    for name in ("Vor", "Vex"):
+        subprocess.run(
+            [PROGRAM, "teach", MODEL, "-q", f"Who is {name}?", "-a", "a smith", "--json"],
+            stdout=subprocess.DEVNULL,
+            check=True,
+            env=at_home(),
+        )
+    for answer, status in ((b"n", 1), (b"y", 0)):
+        t = Terminal("smith", "-m", MODEL, command="learn", model="forget")
+        text = t.wait(b"[y/N] ")
+        verdict("several lessons are shown", b"Vor" in text and b"Vex" in text, text)
+        t.send(answer + b"\r")
+        verdict(f"and go or stay: {answer}", t.end() == status, t.seen)
+        t.close()
+    left = subprocess.run(
+        [PROGRAM, "learn", "status", "-m", MODEL], capture_output=True, check=True, env=at_home()
+    )
+    verdict("none is left", b"no corrections" in left.stdout, left.stdout)
+
+
 def real_model():
     cache = default_model()
     if not cache:
@@ -776,6 +848,7 @@ for case in (
     full_context,
     plain_output,
     interrupted_run,
+    forgetting,
     real_model,
 ):
     if not terminals and case is not interrupted_run:

@@ -117,6 +117,9 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
                              const char *rejected, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_DEEP);
+    if (!strcmp(chosen, rejected))
+        return rvi_error(err, RV_E_INVALID,
+                         "the better answer and the one it is better than are the same");
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
     f.question = rvi_text_of(question);
     f.corrected = rvi_text_of(chosen);
