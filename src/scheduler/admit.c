@@ -1,6 +1,7 @@
 /* Who runs: admission by pages, and what gives when there are too few of them. */
 #include <math.h>
 
+#include "base/log.h"
 #include "base/os.h"
 #include "scheduler/internal.h"
 
@@ -282,7 +283,7 @@ static bool is_worth_spilling(const rvi_scheduler *s, int n_pages)
 
 static void spill(rvi_scheduler *s, rvi_job *j)
 {
-    rv_error why;
+    rv_error why = {.text = "the limit of its bytes is reached"};
     int n_pages = j->s->seq.len / RVI_PAGE_TOKENS;
     if (!s->spill.len || !n_pages || !is_worth_spilling(s, n_pages)) return;
     uint64_t bytes = (uint64_t)n_pages * rvi_pages_bytes(s->e->pool);
@@ -290,6 +291,11 @@ static void spill(rvi_scheduler *s, rvi_job *j)
     bool failed = (s->o.spill_bytes && s->spilled_bytes + bytes > s->o.spill_bytes) ||
                   rvi_spill_out(&j->spilled, s->spill.data, &j->s->seq, &s->spill_costs, &why);
     if (!failed) s->spilled_bytes += bytes;
+    if (failed && !s->spill_failed) /* said once, until there is room again */
+        rvi_log_write(s->e->m->be->log, RVI_LOG_WARN,
+                      "requests that lose their room are not written to %s but computed again: %s",
+                      s->spill.data, why.text);
+    s->spill_failed = failed;
     rvi_figures_add(failed ? &s->figures.n_spill_failed : &s->figures.n_spilled, 1);
 }
 

@@ -391,13 +391,29 @@ static void spilled_and_read_again(void **state)
     rvi_buf_deinit(&dir);
 }
 
-/* A folder that cannot be written to any more: all is computed again, and counted. */
+static void count_said(void *ctx, rv_log_level level, const char *text)
+{
+    (void)level;
+    *(int *)ctx += strstr(text, "computed again") != NULL;
+}
+
+/* A folder that cannot be written to any more: all is computed again, and counted; it is said
+ * once. */
 static void full_disk(void **state)
 {
     (void)state;
     static rv_service_metrics m;
     struct rlimit before, none;
     rvi_buf dir = {0};
+    int n_said = 0;
+    rv_runtime_options ro = {
+        .size = sizeof ro, .n_threads = 1, .log = count_said, .log_ctx = &n_said};
+    const opened usual = o;
+    o = (opened){0};
+    assert_ok(rv_runtime_new(&o.rt, &ro, err));
+    assert_ok(rv_model_open(&o.m, o.rt, "tests/gguf/llama-spm.gguf", NULL, err));
+    rv_session_options so = {.size = sizeof so, .n_context = 256};
+    assert_ok(rv_session_new(&o.s, o.m, &so, err));
     assert_ok(rvi_os_temp_dir(&dir, P_tmpdir, err));
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     none = before;
@@ -410,6 +426,9 @@ static void full_disk(void **state)
     assert_true(m.n_spill_failed >= 3 && m.recomputed_rows > 0);
     assert_int_equal(m.n_spilled, 0);
     assert_int_equal(m.spilled_rows, 0);
+    assert_int_equal(n_said, 1);
+    close_all(&o);
+    o = usual;
     rvi_os_remove_tree(dir.data);
     rvi_buf_deinit(&dir);
 }
