@@ -263,6 +263,7 @@ typedef struct rv_service_metrics {
     /* now, in bytes: of pages by precision (f16, or the one that there is; q8; q4); of these only
      * kept; on disk */
     uint64_t bytes_hot, bytes_warm, bytes_cold, bytes_kept, bytes_spilled;
+    uint64_t n_context; /* most tokens of prompt and answer together, as it came out */
 } rv_service_metrics;
 
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,
@@ -297,7 +298,9 @@ RV_API rv_status rv_models_new(rv_models **out, rv_runtime *rt, const rv_models_
 RV_API void rv_models_free(rv_models **ms);
 
 /* Gives a model a name; nothing is read yet. Texts of the options are copied, the folders for
- * sessions and spilling must be its own. RV_E_STATE: the name is taken. */
+ * sessions and spilling must be its own. Where n_context is 0 and n_tokens RV_WHOLE_CONTEXT, both
+ * are halved, to no less than 4,096, until keys and values fit below the budget and into three
+ * quarters of the free memory; that is logged. RV_E_STATE: the name is taken. */
 RV_API rv_status rv_models_add(rv_models *ms, const char *name, const char *path,
                                const rv_open_options *open, const rv_service_options *service,
                                rv_error *err);

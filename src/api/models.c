@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/service.h"
+#include "base/machine.h"
 #include "base/os.h"
 
 typedef enum place { OUT, LOADING, LOADED, LEAVING, UNLOADING } place;
@@ -202,18 +203,49 @@ static uint64_t guess_bytes(const listed *x)
     return size;
 }
 
-/* Weights as they are arranged, or the file's where they are not, and the KV room at its largest
- * (tiers: all of it hot). Returns what one request of any length has of that. */
+/* Keys and values of a token (tiers: hot). */
+static uint64_t token_bytes(const listed *x)
+{
+    const rvi_hparams *hp = &x->m->model->hp;
+    rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type);
+    uint64_t bytes = 2 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads *
+                     (uint64_t)hp->head_size * (type == RV_KV_F32 ? 4 : 2);
+    return type == RV_KV_Q8 ? bytes * 17 / 32 : bytes;
+}
+
+/* A context whose length nobody gave is halved until its keys and values have room: pages are only
+ * taken as texts grow, so a machine that lacks them would fail in the middle of an answer. */
+static void fit_context(const rv_models *ms, listed *x)
+{
+    enum { LEAST = 4096 };
+    const rvi_model *m = x->m->model;
+    rv_service_options *o = &x->service;
+    rvi_machine_info machine;
+    if (o->n_context || o->n_tokens != RV_WHOLE_CONTEXT || m->arch->is_encoder ||
+        !rvi_backend_is_cpu(m->be))
+        return;
+    rvi_machine_read(&machine, "");
+    uint64_t left = machine.memory_available ? machine.memory_available / 4 * 3 : UINT64_MAX;
+    uint64_t room = RVI_MIN(rvi_quota_room(&ms->rt->quota, RVI_QUOTA_KV), left);
+    int n = RVI_MAX(m->hp.n_context, RVI_SERVICE_TOKENS);
+    while (n / 2 >= LEAST && (uint64_t)n * token_bytes(x) > room) n /= 2;
+    if (n >= RVI_MAX(m->hp.n_context, RVI_SERVICE_TOKENS)) return;
+    o->n_tokens = n;
+    o->n_context = RVI_MIN(n, m->hp.n_context);
+    rvi_log_write(
+        &ms->rt->log, RVI_LOG_WARN,
+        "%s: requests have a context of %d tokens, of %d that the model was made for, and "
+        "room for %d together: there is memory for no more",
+        x->name, o->n_context, m->hp.n_context, n);
+}
+
+/* Weights as they are arranged, or the file's where they are not, and the KV room at its largest.
+ * Returns what one request of any length has of that. */
 static uint64_t count_bytes(const listed *x, uint64_t *weights, uint64_t *all)
 {
     const rvi_model *m = x->m->model;
-    rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type);
-    uint64_t element = type == RV_KV_F32 ? 4 : 2;
-    uint64_t n = (uint64_t)rvi_service_tokens(x->m, &x->service);
+    uint64_t n = (uint64_t)rvi_service_tokens(x->m, &x->service), position = token_bytes(x);
     uint64_t most = (uint64_t)(x->service.n_context ? x->service.n_context : m->hp.n_context);
-    uint64_t position = 2 * (uint64_t)m->hp.n_layers * (uint64_t)m->hp.n_kv_heads *
-                        (uint64_t)m->hp.head_size * element;
-    if (type == RV_KV_Q8) position = position * 17 / 32;
     *weights = m->pack_bytes ? m->pack_bytes : x->m->info.file_bytes;
     *all = *weights + n * position;
     return RVI_MIN(n, most) * position;
@@ -255,6 +287,7 @@ static rv_status load(rv_models *ms, listed *x, rv_error *err)
     st = rv_model_open(&x->m, ms->rt, x->path, &x->open, err);
     if (!st) st = rvi_api_need_weights(x->m, err);
     if (taken) rvi_quota_return(quota, RVI_QUOTA_WEIGHTS, weights); /* they are counted now */
+    if (!st) fit_context(ms, x);
     if (!st) then.shared = count_bytes(x, &weights, &bytes);
     then.bytes = bytes;
     rvi_lock_take(ms->lock);

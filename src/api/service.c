@@ -420,6 +420,7 @@ rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out, r
     size_t size = out->size;
     rvi_scheduler_read(s->s, full);
     full->size = size;
+    full->n_context = (uint64_t)s->n_context;
     memcpy(out, full, RVI_MIN(size, sizeof *full));
     rvi_free(full);
     return RV_OK;

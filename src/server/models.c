@@ -135,13 +135,24 @@ static bool copy_text(rvi_arena *arena, const char **text)
     return *text && (*text = rvi_arena_strndup(arena, *text, strlen(*text)));
 }
 
+/* Of its requests, which may be shorter than the model's. */
+static int context_of(const rv_service *service, int n_context)
+{
+    rv_service_metrics *m = rvi_zalloc(sizeof *m); /* some pages: not on the stack */
+    if (!m) return n_context;
+    m->size = sizeof *m;
+    if (!rv_service_get_metrics(service, m, NULL)) n_context = (int)m->n_context;
+    rvi_free(m);
+    return n_context;
+}
+
 /* What is said of the model while it is not loaded. */
 static void describe(rvi_serving *s)
 {
     rv_model_info info = *rv_model_get_info(s->model);
     info.eos = NULL;
     info.n_eos = 0;
-    s->n_context = s->served.service.n_context ? s->served.service.n_context : info.n_context;
+    s->n_context = context_of(s->service, info.n_context);
     s->n_parallel = s->served.service.max_running;
     if (s->info.architecture) return;
     if (copy_text(&s->texts, &info.architecture) && copy_text(&s->texts, &info.name) &&

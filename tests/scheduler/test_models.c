@@ -1,6 +1,8 @@
 /* Several models in one process: each is loaded when somebody asks for it, the least recently used
  * goes when there is no room, whoever holds one keeps it, and all answers equal those alone. */
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/rng.h"
 #include "base/thread.h"
@@ -199,6 +201,63 @@ static void what_cannot_be_loaded_is_said(void **state)
     assert_null(ms);
 }
 
+static void count_line(void *ctx, rv_log_level level, const char *line)
+{
+    (void)level;
+    *(int *)ctx += strstr(line, "there is memory for no more") != NULL;
+}
+
+/* Pages of a service whose context nobody gave, where keys and values may take a number of bytes
+ * (0: any). bytes (may be NULL): of model and room. */
+static uint64_t fitted_pages(uint64_t kv, uint64_t *bytes, int *n_said)
+{
+    rv_runtime *own;
+    rv_models *ms;
+    rv_service *svc;
+    rv_listed_model *list;
+    size_t n;
+    rv_runtime_options ro = {
+        .size = sizeof ro, .n_threads = 1, .log = count_line, .log_ctx = n_said};
+    rv_models_options mo = {.size = sizeof mo};
+    rv_service_options so = {.size = sizeof so, .n_tokens = RV_WHOLE_CONTEXT};
+    rv_budget budget = {.size = sizeof budget, .kv = kv};
+    rv_service_metrics *m = calloc(1, sizeof *m);
+    assert_non_null(m);
+    m->size = sizeof *m;
+    *n_said = 0;
+    assert_ok(rv_runtime_new(&own, &ro, err));
+    if (kv) assert_ok(rv_runtime_set_budget(own, &budget, err));
+    assert_ok(rv_models_new(&ms, own, &mo, err));
+    assert_ok(rv_models_add(ms, "ann", paths[0], NULL, &so, err));
+    assert_ok(rv_models_hold(ms, "ann", 600, &svc, err));
+    assert_ok(rv_service_get_metrics(svc, m, err));
+    assert_int_equal(m->n_context, rv_model_get_info(rv_service_model(svc))->n_context);
+    assert_ok(rv_models_list(ms, &list, &n, err));
+    if (bytes) *bytes = list[0].bytes;
+    rv_free(list);
+    rv_models_give_back(ms, &svc);
+    rv_models_free(&ms);
+    rv_runtime_free(&own);
+    uint64_t n_pages = m->pages;
+    free(m);
+    return n_pages;
+}
+
+/* Room is halved until it fits, and that is said. */
+static void room_that_nobody_gave_is_fitted(void **state)
+{
+    (void)state;
+    uint64_t bytes;
+    int n_said;
+    assert_int_equal(fitted_pages(0, &bytes, &n_said), 16384 / 32);
+    assert_int_equal(n_said, 0);
+    assert_int_equal(fitted_pages(bytes * 2 / 3, NULL, &n_said), 8192 / 32);
+    assert_int_equal(n_said, 1);
+    assert_int_equal(fitted_pages(bytes / 3, NULL, &n_said), 4096 / 32);
+    assert_int_equal(n_said, 1);
+    assert_int_equal(fitted_pages(bytes / 5, NULL, &n_said), 4096 / 32); /* not less */
+}
+
 /* ---- many at once ---- */
 
 typedef struct user {
@@ -303,6 +362,7 @@ int main(void)
         cmocka_unit_test(whoever_holds_one_keeps_it),
         cmocka_unit_test(idle_ones_go),
         cmocka_unit_test(what_cannot_be_loaded_is_said),
+        cmocka_unit_test(room_that_nobody_gave_is_fitted),
         cmocka_unit_test(many_at_once),
         cmocka_unit_test(services_take_turns),
     };
