@@ -66,7 +66,7 @@ struct rvi_scheduler {
     rvi_spill_costs spill_costs;
     uint64_t spilled_bytes;
     bool spill_failed; /* the last time */
-    int32_t *pages; /* scratch: of the longest sequence */
+    int32_t *pages;    /* scratch: of the longest sequence */
     rvi_events events;
     rvi_figures figures;
     double next_deadline; /* 0: none */
