@@ -21,6 +21,7 @@ typedef struct fake_state {
     bool compiles;
     int opening, loading;
     int processors;
+    long allocations;
     size_t left_then;
 } fake_state;
 

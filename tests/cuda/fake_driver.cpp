@@ -76,6 +76,7 @@ struct fake_state {
     bool compiles;             /* what is for 8.0, as CUDA_FORCE_PTX_JIT makes drivers do */
     int opening, loading;      /* what opening the device and loading kernels return */
     int processors;
+    long allocations;          /* of device memory and pinned memory */
     size_t left_then;          /* bytes that others leave once they were asked for; 0: what there is */
 };
 /* Programs that cannot reach fake_driver say in variables what is to go wrong. */
@@ -86,7 +87,7 @@ static long long number_of(const char *variable, long long otherwise)
 }
 static fake_state state = {(int)number_of("FAKE_VERSION", 13000), 1, (size_t)number_of("FAKE_DEVICE_MEMORY", 1ll << 40), 0, 0,
                            (long)number_of("FAKE_FAIL_AFTER", -1), 0, 0, 0, 0, false, 9, 0, MOST_SHARED, false,
-                           (int)number_of("FAKE_OPENING", 0), (int)number_of("FAKE_LOADING", 0), 64,
+                           (int)number_of("FAKE_OPENING", 0), (int)number_of("FAKE_LOADING", 0), 64, 0,
                            (size_t)number_of("FAKE_LEFT_THEN", 0)};
 /* FAKE_DEVICE: "8.6 101376": another card, for whole programs. */
 static const bool is_another = [] {
@@ -248,6 +249,7 @@ API cuOccupancyMaxActiveClusters(int *n, const function *, const void *)
 }
 API cuMemAlloc_v2(uint64_t *out, size_t size)
 {
+    state.allocations++;
     ALIVE;
     if (!size) return 1;
     if (size > state.memory - state.used) return 2;
@@ -268,6 +270,7 @@ API cuMemFree_v2(uint64_t at)
 }
 API cuMemAllocHost_v2(void **out, size_t size)
 {
+    state.allocations++;
     ALIVE;
     *out = malloc(size);
     return *out ? 0 : 2;

@@ -452,16 +452,24 @@ static void keep_line(void *ctx, rv_log_level level, const char *line)
 }
 
 /* A runtime on the driver of our own: its backend is put in by hand. */
-static rv_runtime *fake_runtime(void)
+static rv_runtime *fake_runtime_with(bool exact, const rv_allocator *allocator)
 {
     rv_runtime *rt;
-    rv_runtime_options o = {.size = sizeof o, .n_threads = 1, .exact = 1, .log = keep_line};
+    rv_runtime_options o = {
+        .size = sizeof o, .n_threads = 1, .exact = exact, .log = keep_line, .allocator = allocator};
     assert_ok(rv_runtime_new(&rt, &o, err));
+    const rv_allocator *heap = rvi_api_use_heap(rt);
     rvi_quota_deinit(&rt->quota);
     rt->be->ops->free(rt->be);
-    assert_ok(open_fake(&rt->be, true, &rt->log, err));
+    assert_ok(open_fake(&rt->be, exact, &rt->log, err));
     assert_ok(rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err));
+    rvi_api_leave_heap(heap);
     return rt;
+}
+
+static rv_runtime *fake_runtime(void)
+{
+    return fake_runtime_with(true, NULL);
 }
 
 static void greedy(rv_model *m, int32_t *out, int n)
@@ -685,6 +693,75 @@ static void room_of_a_list(void **state)
     rv_runtime_free(&rt);
 }
 
+/* ---- memory between two tokens ---- */
+
+static long n_blocks; /* of the heap, asked for so far */
+
+static void *count_alloc(void *ctx, size_t size)
+{
+    (void)ctx;
+    n_blocks++;
+    return malloc(size);
+}
+
+static void *count_resize(void *ctx, void *p, size_t size)
+{
+    (void)ctx;
+    n_blocks++;
+    return realloc(p, size);
+}
+
+static void count_release(void *ctx, void *p)
+{
+    (void)ctx;
+    free(p);
+}
+
+/* Steps of a token for each of n sequences: those after the first WARM take no memory, also where a
+ * page begins or more keys take other kernels, so that lists change and become other graphs. */
+static void steps_take_nothing(rv_model *m, int n, int n_steps)
+{
+    enum { MOST = 8, WARM = 12 };
+    rv_engine *e;
+    rv_session *s[MOST];
+    rv_row rows[MOST];
+    long blocks = 0, allocations = 0, graphs = 0;
+    rv_engine_options o = {.size = sizeof o, .n_tokens = MOST * 128, .max_rows = 8};
+    assert_ok(rv_engine_new(&e, m, &o, err));
+    rv_session_options so = {.size = sizeof so, .engine = e, .n_context = 128};
+    for (int i = 0; i < n; i++) assert_ok(rv_session_new(&s[i], m, &so, err));
+    for (int step = 0; step < n_steps; step++) {
+        if (step == WARM) {
+            blocks = n_blocks;
+            allocations = fake()->allocations;
+            graphs = fake()->graphs;
+        }
+        for (int i = 0; i < n; i++)
+            rows[i] = (rv_row){.session = s[i], .token = (step * 37 + i) % 300, .want_logits = 1};
+        assert_ok(rv_engine_step(e, rows, (size_t)n, err));
+        assert_true(isfinite(rv_engine_logits(e, 0)[0]));
+        if (step >= WARM && (n_blocks != blocks || fake()->allocations != allocations))
+            fail_msg("%d rows, step %d: %ld blocks of the heap, %ld of the device", n, step,
+                     n_blocks - blocks, fake()->allocations - allocations);
+    }
+    assert_true(fake()->graphs - graphs > (n_steps - WARM) / 2);
+    for (int i = 0; i < n; i++) rv_session_free(&s[i]);
+    rv_engine_free(&e);
+}
+
+static void nothing_between_tokens(void **state)
+{
+    (void)state;
+    const rv_allocator counting = {count_alloc, count_resize, count_release, NULL};
+    rv_model *m;
+    rv_runtime *rt = fake_runtime_with(false, &counting);
+    assert_ok(rv_model_open(&m, rt, "tests/gguf/q-q4_k.gguf", NULL, err));
+    steps_take_nothing(m, 1, 100);
+    steps_take_nothing(m, 8, 40);
+    rv_model_close(&m);
+    rv_runtime_free(&rt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -698,6 +775,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(api, reset, reset),
         cmocka_unit_test_setup_teardown(room_of_a_list, reset, reset),
         cmocka_unit_test_setup_teardown(chosen_there, reset, reset),
+        cmocka_unit_test_setup_teardown(nothing_between_tokens, reset, reset),
     };
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);
 }

@@ -133,7 +133,7 @@ typedef struct rvi_cuda_command {
 } rvi_cuda_command;
 
 typedef struct rvi_cuda_graph {
-    rvi_cuda_command *commands;
+    rvi_cuda_command *commands; /* its part of `kept` */
     int n;
     uint64_t hash;
     rvi_cu_exec *exec;
@@ -193,7 +193,9 @@ typedef struct rvi_cuda {
     int n_placed;
 
     rvi_cuda_graph graphs[RVI_CUDA_GRAPHS], *newest; /* newest: the last that was started */
-    uint64_t seen[RVI_CUDA_SEEN], n_lists;           /* hashes of lists that had no graph */
+    rvi_cuda_command *kept; /* room for the commands of all graphs, kept_each of each */
+    int kept_each;
+    uint64_t seen[RVI_CUDA_SEEN], n_lists; /* hashes of lists that had no graph */
 
     rvi_cuda_at low;    /* of adapters, see rvi_cuda_lora_args */
     rvi_cuda_at acts;   /* prepared rows, see rvi_cuda_product_args */

@@ -70,9 +70,11 @@ static void forget_graphs(rvi_cuda *c)
 {
     for (int i = 0; i < RVI_CUDA_GRAPHS; i++) {
         if (c->graphs[i].exec) (void)c->cu.exec_free(c->graphs[i].exec);
-        rvi_free(c->graphs[i].commands);
         c->graphs[i] = (rvi_cuda_graph){0};
     }
+    rvi_free(c->kept);
+    c->kept = NULL;
+    c->kept_each = 0;
     c->newest = NULL;
 }
 
@@ -321,15 +323,34 @@ static bool was_seen(rvi_cuda *c, uint64_t hash)
     return false;
 }
 
+/* Room for the commands of any graph, n of each: taken for all of them at once with the first, and
+ * with some to spare, so that later ones find it between two tokens. */
+static bool keep_room(rvi_cuda *c, int n)
+{
+    enum { STEP = 64 };
+    if (n <= c->kept_each) return true;
+    int each = RVI_MIN((n + n / 4 + STEP - 1) / STEP * STEP, RVI_CUDA_COMMANDS);
+    rvi_cuda_command *kept = rvi_alloc_array((size_t)RVI_CUDA_GRAPHS * (size_t)each, sizeof *kept);
+    if (!kept) return false;
+    for (int i = 0; i < RVI_CUDA_GRAPHS; i++) {
+        rvi_cuda_graph *g = &c->graphs[i];
+        rvi_cuda_command *to = kept + (size_t)i * (size_t)each;
+        if (g->exec) memcpy(to, g->commands, (size_t)g->n * sizeof *to);
+        g->commands = to;
+    }
+    rvi_free(c->kept);
+    c->kept = kept;
+    c->kept_each = each;
+    return true;
+}
+
 /* NULL: none could be made; the list can still be launched. */
 static rvi_cuda_graph *make_graph(rvi_cuda *c, uint64_t hash)
 {
     rvi_cuda_graph *g = &c->graphs[0];
     for (int i = 1; i < RVI_CUDA_GRAPHS; i++)
         if (c->graphs[i].used < g->used) g = &c->graphs[i];
-    rvi_cuda_command *copy = rvi_alloc_array((size_t)list_count(c), sizeof *copy);
-    if (!copy) return NULL;
-    memcpy(copy, c->commands + c->first, list_bytes(c));
+    if (!keep_room(c, list_count(c))) return NULL;
     rvi_cu_graph *captured = NULL;
     rvi_cu_exec *exec = NULL;
     rvi_cu_result r = c->cu.capture_begin(c->stream, RVI_CU_CAPTURE_THREAD);
@@ -340,13 +361,10 @@ static rvi_cuda_graph *make_graph(rvi_cuda *c, uint64_t hash)
     }
     if (!r) r = c->cu.graph_make(&exec, captured, 0);
     if (captured) (void)c->cu.graph_free(captured);
-    if (r) {
-        rvi_free(copy);
-        return NULL;
-    }
+    if (r) return NULL;
     if (g->exec) (void)c->cu.exec_free(g->exec);
-    rvi_free(g->commands);
-    *g = (rvi_cuda_graph){.commands = copy, .n = list_count(c), .hash = hash, .exec = exec};
+    memcpy(g->commands, c->commands + c->first, list_bytes(c));
+    *g = (rvi_cuda_graph){.commands = g->commands, .n = list_count(c), .hash = hash, .exec = exec};
     return g;
 }
 
