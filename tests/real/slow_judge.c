@@ -300,7 +300,7 @@ static void passes_may_wait(void **state)
         {"Tell me about trains.", "Good morning! I have walked all day through the old town and "
                                   "over the market, and now I stand at the water: which river is "
                                   "it that flows through Dunmore, please?"},
-        {"Hello.", "Tell me a story about a lighthouse."}};
+        {"The bridge of Karsk is old.", "And who painted it, and in which colours?"}};
     (void)state;
     if (!path[0]) skip();
     golden g;

@@ -40,6 +40,10 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 /* Of the words that tell what a lesson is about ("Australia. And its capital?"), as much must stand
  * in a request, the rare ones counting most: without them it asks for the same of anything. */
 #define ABOUT 0.55f
+/* A request that explains itself is not taken behind the turn before: with words of a turn that was
+ * near a lesson, one in ten other questions near it asked for the lesson. It must be likely enough
+ * to need that turn. */
+#define FOLLOWS 0.3f
 
 /* Judge and embedder learned from short texts, and find long ones alike that have nothing to do
  * with each other: on the whole they must be this alike. */
@@ -748,8 +752,11 @@ rv_status rvi_recogniser_follow(rvi_recogniser *r, const char *earlier, const ch
     resolved meant = {0};
     const char *bare = request;
     size_t end = strlen(request);
-    rv_status st = RV_OK;
+    float follows = 0;
     *n = 0;
+    *last = true;
+    rv_status st = rvi_follow_probability(request, &follows, err);
+    if (st || follows < FOLLOWS) return st;
     while (end && strchr(" \t\r\n", request[end - 1])) end--;
     end = rvi_sentence_trim(&bare, end, MANNERS_BYTES);
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
