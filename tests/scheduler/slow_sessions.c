@@ -12,12 +12,9 @@
 
 #include "base/os.h"
 #include "base/rng.h"
-#include "scheduler/served.h"
+#include "scheduler/in_folder.h"
 
 enum { KILLS = 200, SESSIONS = 80, TURNS = 12, ASKED = 9, NEW = 6, AT_ONCE = 3 };
-
-static opened o;
-static char folder[64], dir[128];
 
 /* What a turn has to bring. */
 typedef struct turn {
@@ -26,29 +23,6 @@ typedef struct turn {
 } turn;
 
 static turn want[SESSIONS][TURNS];
-
-static int open_it(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/ruvllm-sessions-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    open_all(&o, "tests/gguf/llama-spm.gguf", 1, 256);
-    return 0;
-}
-
-static int close_it(void **state)
-{
-    (void)state;
-    close_all(&o);
-    rvi_os_remove_tree(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    snprintf(dir, sizeof dir, "%s/%s", folder, name);
-    return dir;
-}
 
 static rv_service *service_in(const char *where, const rv_service_options *given)
 {

@@ -12,12 +12,9 @@
 
 #include "base/os.h"
 #include "base/thread.h"
-#include "scheduler/served.h"
+#include "scheduler/in_folder.h"
 
 enum { ASKED = 40, NEW = 6, TURNS = 4 };
-
-static opened o;
-static char folder[64], dir[128];
 
 /* ---- a disk that waits, and fails ---- */
 
@@ -58,29 +55,6 @@ static void await_disk(int n)
 }
 
 /* ---- */
-
-static int open_it(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/ruvllm-saving-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    open_all(&o, "tests/gguf/llama-spm.gguf", 1, 256);
-    return 0;
-}
-
-static int close_it(void **state)
-{
-    (void)state;
-    close_all(&o);
-    rvi_os_remove_tree(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    snprintf(dir, sizeof dir, "%s/%s", folder, name);
-    return dir;
-}
 
 static rv_service *service_in(const char *where, rv_service_options so)
 {
