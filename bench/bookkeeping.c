@@ -99,7 +99,7 @@ int main(void)
     time_figures(32);
     must(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 1}, NULL, &err));
     must(rvi_pages_new(&x.pool, be, &spec, &err));
-    must(rvi_prefix_new(&x.tree, x.pool, &err));
+    must(rvi_prefix_new(&x.tree, x.pool, RVI_PREFIX_WAYS, &err));
     time_prefixes(&x, 200);
     time_prefixes(&x, 1000);
     time_prefixes(&x, LONGEST);

@@ -125,6 +125,32 @@ rv_adapter_set *rvi_api_retain_set(const rv_adapter_set *set)
     return own;
 }
 
+/* The sum of the adapters and their factors, in the order in which they are added. */
+static void digest_set(rv_adapter_set *set)
+{
+    rvi_sha256 h;
+    rvi_sha256_init(&h);
+    rvi_sha256_add_u64(&h, (uint64_t)set->set.n);
+    for (int i = 0; i < set->set.n; i++) {
+        rvi_sha256_add(&h, set->adapters[i]->digest.hex, RVI_SHA256_HEX);
+        rvi_sha256_add(&h, &set->uses[i].scale, sizeof set->uses[i].scale);
+    }
+    rvi_sha256_end(&h, set->digest);
+    set->set.digest = set->digest;
+}
+
+bool rvi_api_digest_set(rv_adapter_set *set)
+{
+    if (!set->adapters || set->set.digest) return false;
+    for (int i = 0; i < set->set.n; i++) {
+        rv_adapter *a = set->adapters[i];
+        if (a->digest.hex[0]) continue;
+        return !rvi_adapter_digest_more(a->a, &a->digest, NULL);
+    }
+    digest_set(set);
+    return false;
+}
+
 void rvi_api_release_set(rv_adapter_set *set)
 {
     if (!set || atomic_fetch_sub(&set->users, 1) != 1) return;

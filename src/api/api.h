@@ -116,6 +116,7 @@ struct rv_adapter {
     rvi_adapter *a;
     rv_model *m;
     size_t bytes;
+    rvi_digesting digest; /* busy is held */
 };
 
 struct rv_adapter_set {
@@ -124,8 +125,9 @@ struct rv_adapter_set {
     rv_adapter **adapters; /* one for each use */
     rvi_adapter_use *uses;
     rvi_adapter_set set;
-    rv_learner *learner; /* whose adapters they are; NULL: `adapters` */
-    rvi_made_set *held;  /* the learner's */
+    uint8_t digest[RVI_SHA256_LEN]; /* of the set, once it is known */
+    rv_learner *learner;            /* whose adapters they are; NULL: `adapters` */
+    rvi_made_set *held;             /* the learner's */
     rv_adapter_set *next_freed;
 };
 
@@ -160,6 +162,9 @@ struct rv_session {
 rv_runtime *rvi_api_retain_runtime(const rv_runtime *rt);
 rv_model *rvi_api_retain_model(const rv_model *m);
 rv_adapter_set *rvi_api_retain_set(const rv_adapter_set *set); /* accepts NULL */
+/* In a turn, a piece of finding out the digest of a set that is no learner's; true: there are more.
+ * Without memory it stays unknown. */
+bool rvi_api_digest_set(rv_adapter_set *set);
 /* Takes the adapter over, and frees it on failure. */
 rv_status rvi_api_wrap_adapter(rv_adapter **out, const rv_model *m, rvi_adapter *take,
                                rv_error *err) RVI_MUST_CHECK;

@@ -59,6 +59,7 @@ static bool copy_json(rvi_arena *a, rvi_json *v)
 typedef struct held {
     rv_service *service;      /* outlives it */
     rv_adapter_set *adapters; /* may be NULL */
+    bool is_kept;             /* a session on disk, which says what its adapters were */
     rv_grammar *grammar;      /* may be NULL */
     uint32_t grammar_state;
     rv_learner *learner; /* may be NULL, then there are no sessions */
@@ -78,7 +79,8 @@ static rv_status begin(void *ctx, int choice, rvi_session *s, rv_error *err)
 static bool prepare(void *ctx)
 {
     held *h = ctx;
-    return rvi_api_prepare_learning(h->learner, &h->chat, false);
+    if (h->is_kept && h->adapters && rvi_api_digest_set(h->adapters)) return true;
+    return h->learner && rvi_api_prepare_learning(h->learner, &h->chat, false);
 }
 
 static rv_status started(void *ctx, int choice, rvi_session *s, rv_error *err)
@@ -118,6 +120,8 @@ static rv_status hold(const rv_service *s, const rv_request *q, rvi_order *r, rv
     h->adapters = rvi_api_retain_set(q->adapters);
     r->hooks = (rvi_order_hooks){.started = started, .release = release, .ctx = h};
     r->adapters = q->adapters ? &q->adapters->set : NULL;
+    h->is_kept = q->session;
+    if (h->is_kept && h->adapters) r->hooks.prepare = prepare;
     if (!q->learner || !q->chat) return RV_OK;
     h->sessions = rvi_zalloc_array((size_t)r->n_jobs, sizeof *h->sessions);
     if (!h->sessions) return rvi_nomem(err, "request");

@@ -148,24 +148,40 @@ size_t rvi_adapter_n_params(const rvi_adapter *a)
     return n;
 }
 
+static rv_status digest_slot(const rvi_adapter *a, int slot, rvi_sha256 *h, rv_error *err)
+{
+    const rvi_lora_slot *s = &a->slots[slot];
+    if (!s->a) return RV_OK;
+    size_t n_a = n_values(a, s->a), n_b = n_values(a, s->b);
+    float *values = rvi_alloc_array(n_a + n_b, sizeof *values);
+    if (!values) return rvi_nomem(err, "adapter");
+    rvi_adapter_read(a, slot, values, values + n_a);
+    rvi_sha256_add_u64(h, (uint64_t)slot);
+    rvi_sha256_add_u64(h, (uint64_t)rvi_adapter_rank(a, slot));
+    rvi_sha256_add(h, &s->scale, sizeof s->scale);
+    rvi_sha256_add(h, values, (n_a + n_b) * sizeof *values);
+    rvi_free(values);
+    return RV_OK;
+}
+
+rv_status rvi_adapter_digest_more(const rvi_adapter *a, rvi_digesting *d, rv_error *err)
+{
+    if (d->hex[0]) return RV_OK;
+    if (!d->n_done) rvi_sha256_init(&d->sum);
+    while (d->n_done < a->n_slots && !a->slots[d->n_done].a) d->n_done++;
+    rv_status st = d->n_done < a->n_slots ? digest_slot(a, d->n_done, &d->sum, err) : RV_OK;
+    if (!st && ++d->n_done >= a->n_slots) rvi_sha256_end_hex(&d->sum, d->hex);
+    return st;
+}
+
 rv_status rvi_adapter_digest(const rvi_adapter *a, char out[RVI_SHA256_HEX], rv_error *err)
 {
-    rvi_sha256 h;
-    rvi_sha256_init(&h);
-    for (int i = 0; i < a->n_slots; i++) {
-        const rvi_lora_slot *s = &a->slots[i];
-        if (!s->a) continue;
-        size_t n_a = n_values(a, s->a), n_b = n_values(a, s->b);
-        float *values = rvi_alloc_array(n_a + n_b, sizeof *values);
-        if (!values) return rvi_nomem(err, "adapter");
-        rvi_adapter_read(a, i, values, values + n_a);
-        rvi_sha256_add_u64(&h, (uint64_t)i);
-        rvi_sha256_add_u64(&h, (uint64_t)rvi_adapter_rank(a, i));
-        rvi_sha256_add(&h, &s->scale, sizeof s->scale);
-        rvi_sha256_add(&h, values, (n_a + n_b) * sizeof *values);
-        rvi_free(values);
+    rvi_digesting d = {0};
+    while (!d.hex[0]) {
+        rv_status st = rvi_adapter_digest_more(a, &d, err);
+        if (st) return st;
     }
-    rvi_sha256_end_hex(&h, out);
+    memcpy(out, d.hex, sizeof d.hex);
     return RV_OK;
 }
 

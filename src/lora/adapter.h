@@ -68,6 +68,15 @@ void rvi_adapter_read(const rvi_adapter *a, int slot, float *ma, float *mb);
  * digests. */
 rv_status rvi_adapter_digest(const rvi_adapter *a, char out[RVI_SHA256_HEX],
                              rv_error *err) RVI_MUST_CHECK;
+/* The same in pieces, a slot each. Begins with one that is zeroed. */
+typedef struct rvi_digesting {
+    rvi_sha256 sum;
+    int n_done;               /* slots */
+    char hex[RVI_SHA256_HEX]; /* the digest; "": not yet */
+} rvi_digesting;
+
+rv_status rvi_adapter_digest_more(const rvi_adapter *a, rvi_digesting *d,
+                                  rv_error *err) RVI_MUST_CHECK;
 size_t rvi_adapter_n_params(const rvi_adapter *a);
 
 /* Turns the rows of B between the half-split order of PEFT and the pairwise order of GGUF: within a
@@ -84,11 +93,12 @@ typedef struct rvi_adapter_use {
 } rvi_adapter_use;
 
 /* serial: unique among sets whose keys and values may still be cached; 0 is the set without
- * adapters. */
+ * adapters. digest: equal for two sets that compute the same, also in another process. */
 typedef struct rvi_adapter_set {
     const rvi_adapter_use *uses;
     int n;
     uint64_t serial;
+    const uint8_t *digest; /* RVI_SHA256_LEN bytes; NULL: not known */
 } rvi_adapter_set;
 
 #endif

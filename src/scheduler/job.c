@@ -143,6 +143,14 @@ static rv_status begin_reading(rvi_job *j, const rv_generate_options *o, rv_erro
 
 /* ---- sessions on disk ---- */
 
+/* Were the saved pages computed with what the job computes with? */
+static bool is_of_set(const rvi_kept_session *k, const rvi_adapter_set *set)
+{
+    if (!k->has_set) return !set || !set->serial;
+    return set && set->serial && set->digest &&
+           !memcmp(set->digest, k->set_digest, sizeof k->set_digest);
+}
+
 /* The pages of a saved session go into the tree, where the job finds them. Where that is not
  * possible now, they are computed again. */
 static void restore(rvi_scheduler *s, const rvi_job *j)
@@ -151,7 +159,7 @@ static void restore(rvi_scheduler *s, const rvi_job *j)
     rvi_prefix_space space = rvi_job_space(s, j);
     rvi_pages *pool = s->e->pool;
     int n = RVI_MIN(k->n_pages, j->r->n_ids / RVI_PAGE_TOKENS), len = n * RVI_PAGE_TOKENS;
-    if (!n || space.adapters || space.rope_set != k->rope_set) return;
+    if (!n || !is_of_set(k, j->s->adapters) || space.rope_set != k->rope_set) return;
     for (int i = 0; i < len; i++)
         if (j->r->ids[i] != rvi_kept_id(k, (size_t)i)) return; /* another text */
     if (rvi_prefix_find(s->prefix, &space, j->r->ids, len, s->pages) == len) return;

@@ -12,6 +12,7 @@
 #define STRETCH     0.36
 #define NEW_SHARE   (1.0 / 4)
 #define TRIED_SHARE (1.0 / 2) /* of what is measured seldom */
+#define FEW_SHARE   (1.0 / 8) /* of what few rows take: the next number below has half as many */
 #define EACH        2.2 /* and where there are many rows, each as dearly as so many of a few */
 #define NEARLY      1.4 /* times what fits, which it may become */
 #define MOST_NEW    2   /* times the average that one measurement counts for at most */
@@ -150,10 +151,11 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
         p->n_plain += p->n_plain < INT_MAX;
     bool was_planned = p->n_given > 0 && p->n_given == p->n_planned;
     /* what rows add to a step is lost in what other programs do, unless it is most of the step */
+    double share = p->n_given < FIRST_ROWS ? FEW_SHARE : NEW_SHARE;
     if (was_planned && p->alone && p->plain > 0 &&
         (p->n_since <= NEAR || p->unit[p->way] <= 0 || stretch(p, p->way, n_tokens) > 1))
         follow(&p->unit[p->way], RVI_MAX(seconds / p->last - 1, 0.02) / cost(p, p->n_given),
-               p->n_like ? NEW_SHARE : TRIED_SHARE);
+               p->n_like ? share : TRIED_SHARE);
     if (n_rows > n_tokens) return;
     /* a step may take long for another reason, and beside it rows would look free; one that guessed
      * nothing or failed takes less: what two in a row took is believed */

@@ -5,13 +5,21 @@
 #include "base/mem.h"
 
 /* A name space is the first level of the tree: these words in place of tokens. */
-enum { SPACE_WORDS = 5, SALT_AT = 2 };
+enum { SPACE_WORDS = 5, SALT_AT = 2, N_LEVELS = RVI_PREFIX_WAYS + 1 };
+
+/* In a ring, whose head is a link too. */
+typedef struct link link;
+struct link {
+    link *older, *newer;
+};
 
 typedef struct node node;
 struct node {
-    node *parent, *older, *newer; /* the latter two among all nodes, by use */
+    link by_use; /* first: among the nodes of a level */
+    node *parent;
     node **children;
     int n_children, cap;
+    int n_ways;   /* in which texts have gone on from here, at least 1 and at most most_ways */
     int32_t page; /* -1: a name space */
     int n;        /* tokens */
     int32_t tokens[RVI_PAGE_TOKENS];
@@ -19,39 +27,59 @@ struct node {
 
 struct rvi_prefix {
     rvi_pages *pool;
-    node root; /* in no list */
-    node *oldest, *newest;
+    int most_ways;
+    node root; /* in no level */
+    link levels[N_LEVELS];
+    int level; /* of which pages are given up; the next one is behind it */
 };
 
-rv_status rvi_prefix_new(rvi_prefix **out, rvi_pages *pool, rv_error *err)
+rv_status rvi_prefix_new(rvi_prefix **out, rvi_pages *pool, int most_ways, rv_error *err)
 {
-    *out = rvi_zalloc(sizeof **out);
-    if (!*out) return rvi_nomem(err, "prefix tree");
-    (*out)->pool = pool;
+    rvi_prefix *p = *out = rvi_zalloc(sizeof **out);
+    if (!p) return rvi_nomem(err, "prefix tree");
+    p->pool = pool;
+    p->most_ways = most_ways;
+    for (int i = 0; i < N_LEVELS; i++) p->levels[i] = (link){&p->levels[i], &p->levels[i]};
     return RV_OK;
 }
 
 /* ---- order of use ---- */
 
-static void unlink_node(rvi_prefix *p, node *x)
+static void unlink_node(node *x)
 {
-    *(x->older ? &x->older->newer : &p->oldest) = x->newer;
-    *(x->newer ? &x->newer->older : &p->newest) = x->older;
-    x->older = x->newer = NULL;
+    x->by_use.older->newer = x->by_use.newer;
+    x->by_use.newer->older = x->by_use.older;
 }
 
 static void link_newest(rvi_prefix *p, node *x)
 {
-    x->older = p->newest;
-    *(p->newest ? &p->newest->newer : &p->oldest) = x;
-    p->newest = x;
+    link *head = &p->levels[(p->level + x->n_ways) % N_LEVELS];
+    x->by_use = (link){head->older, head};
+    head->older = head->older->newer = &x->by_use;
+}
+
+/* What is left of this level comes before the next one. Returns the first that was there. */
+static link *next_level(rvi_prefix *p)
+{
+    link *head = &p->levels[p->level], *next;
+    p->level = (p->level + 1) % N_LEVELS;
+    next = &p->levels[p->level];
+    link *first = next->newer;
+    if (head->newer != head) {
+        head->older->newer = first;
+        first->older = head->older;
+        head->newer->older = next;
+        next->newer = head->newer;
+        *head = (link){head, head};
+    }
+    return first;
 }
 
 /* From x upwards, so that parents end up newer. */
 static void touch_path(rvi_prefix *p, node *x)
 {
     for (; x != &p->root; x = x->parent) {
-        unlink_node(p, x);
+        unlink_node(x);
         link_newest(p, x);
     }
 }
@@ -103,6 +131,13 @@ static node *nearest(const node *x, const int32_t *tokens, int n, int *shared)
     return best;
 }
 
+/* Another text goes on from x than before, and so from all that is above it. */
+static void count_way(const rvi_prefix *p, node *x)
+{
+    for (; x != &p->root; x = x->parent) x->n_ways = RVI_MIN(x->n_ways + 1, p->most_ways);
+}
+
+/* The caller touches the path to the child. */
 static node *add_child(rvi_prefix *p, node *x, const int32_t *tokens, int n, int32_t page)
 {
     if (x->n_children == x->cap) {
@@ -114,11 +149,13 @@ static node *add_child(rvi_prefix *p, node *x, const int32_t *tokens, int n, int
     }
     node *child = rvi_zalloc(sizeof *child);
     if (!child) return NULL;
+    if (x->n_children) count_way(p, x);
     int at = place_of(x, tokens, n);
     memmove(x->children + at + 1, x->children + at, (size_t)(x->n_children - at) * sizeof(node *));
     x->children[at] = child;
     x->n_children++;
     child->parent = x;
+    child->n_ways = 1;
     child->n = n;
     memcpy(child->tokens, tokens, (size_t)n * sizeof *tokens);
     child->page = page;
@@ -134,7 +171,7 @@ static void remove_leaf(rvi_prefix *p, node *x)
     memmove(parent->children + at, parent->children + at + 1,
             (size_t)(parent->n_children - at - 1) * sizeof(node *));
     parent->n_children--;
-    unlink_node(p, x);
+    unlink_node(x);
     if (x->page >= 0) rvi_pages_unkeep(p->pool, x->page);
     rvi_free(x->children);
     rvi_free(x);
@@ -237,11 +274,19 @@ static bool is_idle(const rvi_prefix *p, const node *x)
     return x->page < 0 || rvi_pages_refs(p->pool, x->page) == 1;
 }
 
+/* What a level has left cannot go in this call, for what is below it came before it: a call walks
+ * over each node once. */
 int rvi_prefix_evict(rvi_prefix *p, int n)
 {
-    int freed = 0;
-    for (node *x = p->oldest, *newer; x && freed < n; x = newer) {
-        newer = x->newer;
+    int freed = 0, n_more = N_LEVELS - 1;
+    for (link *at = p->levels[p->level].newer, *newer; freed < n; at = newer) {
+        if (at == &p->levels[p->level]) {
+            if (!n_more--) break;
+            newer = next_level(p);
+            continue;
+        }
+        node *x = (node *)at;
+        newer = at->newer;
         if (x->n_children || !is_idle(p, x)) continue;
         freed += x->page >= 0;
         remove_leaf(p, x);

@@ -5,8 +5,14 @@
  *  1. The children of a node are sorted by their tokens, and none is the beginning of another, so
  *     the one with the longest common beginning is beside the place where a page would be.
  *  2. Only a node of RVI_PAGE_TOKENS tokens has children (and a name space, which has no page).
- *  3. A node's parent was used after it, or at the same time: walking from the oldest node on,
- *     leaves come before what is above them.
+ *  3. A node's parent is given up after it.
+ *
+ * What is given up first was used longest ago, but what many texts begin with stays longer: pages
+ * lie on levels, of which one is given up after the other, oldest first. Who is used goes to the
+ * level behind the one that pages were last taken from, and a page from which texts have gone on in
+ * k ways to the k-th behind it. So it stays until all that is kept has been replaced k times. A
+ * conversation that grows has gone on in one way: its turns do not add up when it is over. The cost
+ * of computing a page again, which grows along a text, does not count (bench/prefixes.c).
  * The tree holds one reference to each of its pages. The thread of the pool uses it. */
 #ifndef RVI_SCHEDULER_PREFIX_H
 #define RVI_SCHEDULER_PREFIX_H
@@ -22,7 +28,11 @@ typedef struct rvi_prefix_space {
     int rope_set;
 } rvi_prefix_space;
 
-rv_status rvi_prefix_new(rvi_prefix **out, rvi_pages *pool, rv_error *err) RVI_MUST_CHECK;
+enum { RVI_PREFIX_WAYS = 8 }; /* that count */
+
+/* most_ways: 1 .. RVI_PREFIX_WAYS; with 1 it is the time of the last use alone that counts */
+rv_status rvi_prefix_new(rvi_prefix **out, rvi_pages *pool, int most_ways,
+                         rv_error *err) RVI_MUST_CHECK;
 void rvi_prefix_free(rvi_prefix *p); /* accepts NULL; gives all pages back */
 
 /* The longest beginning of ids that is kept: its length in tokens, and its pages, for which there
@@ -32,8 +42,8 @@ int rvi_prefix_find(rvi_prefix *p, const rvi_prefix_space *space, const int32_t 
 /* Keeps the pages of ids that are not there yet. Without memory it keeps fewer. */
 void rvi_prefix_insert(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
                        const int32_t *pages);
-/* Gives up pages that nobody else holds, least recently used first, until n are free or there are
- * no more; returns how many. */
+/* Gives up pages that nobody else holds, in the order above, until n are free or there are no more;
+ * returns how many. */
 int rvi_prefix_evict(rvi_prefix *p, int n);
 void rvi_prefix_forget(rvi_prefix *p, uint64_t salt); /* all that is kept under it */
 

@@ -31,7 +31,7 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
         st = rvi_nomem(err, "scheduler");
     if (!st) st = rvi_lock_new(&s->lock, err);
     if (!st) st = rvi_events_init(&s->events, err);
-    if (!st) st = rvi_prefix_new(&s->prefix, e->pool, err);
+    if (!st) st = rvi_prefix_new(&s->prefix, e->pool, RVI_PREFIX_WAYS, err);
     if (!st && o->saves_beside) st = rvi_saving_start(s, err);
     if (!st) {
         uint64_t bytes = (uint64_t)o->floor_pages * rvi_share_page_bytes(s);

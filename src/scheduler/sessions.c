@@ -14,9 +14,14 @@
 /* Little-endian: magic[8], u32 KV type, u32 exact, u32 tokens of a page, u32 rope set, u64 bytes of
  * a page, u64 began, u64 saved (seconds of the clock), u64 random, f64 surprise, u64 ids, u64
  * pages, model[64], u32 and u32 lengths of tenant and name; tenant, name, the ids (i32), the pages,
- * sha256[32]. */
-enum { HEADER = 8 + 4 * 4 + 7 * 8 + RVI_SHA256_HEX - 1 + 2 * 4, LONGEST_NAME = 256 };
-static const uint8_t magic[8] = {'r', 'v', 'k', 'e', 'p', 't', '1', '\n'};
+ * sha256[32]. Where adapters computed the pages, the magic is another one, and the digest of their
+ * set (32 bytes) stands behind the model. */
+enum {
+    HEADER = 8 + 4 * 4 + 7 * 8 + RVI_SHA256_HEX - 1 + RVI_SHA256_LEN + 2 * 4,
+    LONGEST_NAME = 256
+};
+static const uint8_t magic[2][8] = {{'r', 'v', 'k', 'e', 'p', 't', '1', '\n'},
+                                    {'r', 'v', 'k', 'e', 'p', 't', '2', '\n'}};
 static const char suffix[] = ".session";
 
 struct rvi_kept_entry {
@@ -42,6 +47,8 @@ typedef struct header {
     uint64_t page_bytes, began, saved, random, surprise, n_ids,
         n_pages; /* surprise: bits of a double */
     char model[RVI_SHA256_HEX];
+    bool has_set;
+    uint8_t set[RVI_SHA256_LEN];
     uint32_t tenant_len, name_len;
     char tenant[LONGEST_NAME + 1], name[LONGEST_NAME + 1];
 } header;
@@ -151,8 +158,10 @@ static void drop_old(rvi_sessions *s)
 
 static bool read_header(rvi_cursor *c, header *h)
 {
-    const uint8_t *start = rvi_cursor_take(c, sizeof magic);
-    if (!start || memcmp(start, magic, sizeof magic)) return false;
+    const uint8_t *start = rvi_cursor_take(c, sizeof magic[0]);
+    if (!start) return false;
+    h->has_set = !memcmp(start, magic[1], sizeof magic[1]);
+    if (!h->has_set && memcmp(start, magic[0], sizeof magic[0])) return false;
     h->kv_type = rvi_cursor_u32(c);
     h->exact = rvi_cursor_u32(c);
     h->page_tokens = rvi_cursor_u32(c);
@@ -165,6 +174,7 @@ static bool read_header(rvi_cursor *c, header *h)
     h->n_ids = rvi_cursor_u64(c);
     h->n_pages = rvi_cursor_u64(c);
     const uint8_t *model = rvi_cursor_take(c, RVI_SHA256_HEX - 1);
+    const uint8_t *set = h->has_set ? rvi_cursor_take(c, sizeof h->set) : NULL;
     h->tenant_len = rvi_cursor_u32(c);
     h->name_len = rvi_cursor_u32(c);
     if (c->failed || h->tenant_len > LONGEST_NAME || h->name_len > LONGEST_NAME) return false;
@@ -172,6 +182,7 @@ static bool read_header(rvi_cursor *c, header *h)
                   *name = rvi_cursor_take(c, h->name_len);
     if (c->failed) return false;
     memcpy(h->model, model, RVI_SHA256_HEX - 1);
+    if (set) memcpy(h->set, set, sizeof h->set);
     memcpy(h->tenant, tenant, h->tenant_len);
     memcpy(h->name, name, h->name_len);
     h->model[RVI_SHA256_HEX - 1] = h->tenant[h->tenant_len] = h->name[h->name_len] = 0;
@@ -187,11 +198,12 @@ static bool put(rvi_buf *b, uint64_t v, int n_bytes)
 
 static bool put_header(rvi_buf *b, const header *h)
 {
-    return rvi_buf_append(b, magic, sizeof magic) && put(b, h->kv_type, 4) && put(b, h->exact, 4) &&
-           put(b, h->page_tokens, 4) && put(b, h->rope_set, 4) && put(b, h->page_bytes, 8) &&
-           put(b, h->began, 8) && put(b, h->saved, 8) && put(b, h->random, 8) &&
-           put(b, h->surprise, 8) && put(b, h->n_ids, 8) && put(b, h->n_pages, 8) &&
-           rvi_buf_append(b, h->model, RVI_SHA256_HEX - 1) && put(b, h->tenant_len, 4) &&
+    return rvi_buf_append(b, magic[h->has_set], sizeof magic[0]) && put(b, h->kv_type, 4) &&
+           put(b, h->exact, 4) && put(b, h->page_tokens, 4) && put(b, h->rope_set, 4) &&
+           put(b, h->page_bytes, 8) && put(b, h->began, 8) && put(b, h->saved, 8) &&
+           put(b, h->random, 8) && put(b, h->surprise, 8) && put(b, h->n_ids, 8) &&
+           put(b, h->n_pages, 8) && rvi_buf_append(b, h->model, RVI_SHA256_HEX - 1) &&
+           rvi_buf_append(b, h->set, h->has_set ? sizeof h->set : 0) && put(b, h->tenant_len, 4) &&
            put(b, h->name_len, 4) && rvi_buf_append(b, h->tenant, h->tenant_len) &&
            rvi_buf_append(b, h->name, h->name_len);
 }
@@ -343,6 +355,8 @@ static rv_status load(rvi_kept_session *k, rv_error *err)
                 h.page_bytes == rvi_pages_bytes(e->pool);
     if (fits) k->n_pages = (int)h.n_pages; /* else they are computed again */
     k->pages = rvi_cursor_take(&c, h.n_pages * h.page_bytes);
+    if (h.has_set) memcpy(k->set_digest, h.set, sizeof h.set);
+    k->has_set = h.has_set;
     return RV_OK;
 }
 
@@ -406,13 +420,26 @@ bool rvi_kept_is_whole(const rvi_kept_session *k)
 
 /* ---- saving ---- */
 
+/* How many tokens from the beginning were computed with the same adapters, or all without any; 0:
+ * with some that no digest tells. */
+static size_t kept_run(const rvi_session *s, const uint8_t **set)
+{
+    size_t n = 0, len = (size_t)s->seq.len;
+    uint64_t serial = len ? s->sets[0] : 0;
+    bool is_own = serial && s->adapters && s->adapters->serial == serial;
+    *set = is_own ? s->adapters->digest : NULL;
+    if (serial && !*set) return 0;
+    while (n < len && s->sets[n] == serial) n++;
+    return n;
+}
+
 static bool describe(const rvi_kept_session *k, const rvi_session *s,
                      const rvi_sampler_state *sampler, header *h)
 {
     const rvi_engine *e = s->e;
-    size_t n = 0, len = (size_t)s->seq.len;
+    const uint8_t *set;
+    size_t n = kept_run(s, &set);
     uint64_t now = RVI_MAX(clock_now(), k->entry->saved); /* the clock may have been turned back */
-    while (n < len && !s->sets[n]) n++;                   /* what adapters computed is not kept */
     *h = (header){.kv_type = rvi_engine_kv_format(e),
                   .exact = e->m->be->ops->is_exact(e->m->be),
                   .page_tokens = RVI_PAGE_TOKENS,
@@ -423,11 +450,13 @@ static bool describe(const rvi_kept_session *k, const rvi_session *s,
                   .random = sampler->random,
                   .n_ids = s->past.len,
                   .n_pages = n / RVI_PAGE_TOKENS,
+                  .has_set = set,
                   .tenant_len = (uint32_t)strlen(k->entry->tenant),
                   .name_len = (uint32_t)strlen(k->entry->name)};
     if (h->tenant_len > LONGEST_NAME || h->name_len > LONGEST_NAME) return false;
     memcpy(&h->surprise, &sampler->surprise, sizeof h->surprise);
     memcpy(h->model, k->of->o.model, sizeof h->model);
+    if (set) memcpy(h->set, set, sizeof h->set);
     memcpy(h->tenant, k->entry->tenant, h->tenant_len);
     memcpy(h->name, k->entry->name, h->name_len);
     return true;

@@ -4,7 +4,7 @@
  * numbers, and a checksum of all of it. It is written beside its place, synchronised and moved
  * there: under its name there is always a whole state, the new one or the one before. The table of
  * sessions is read from the files' headers at the beginning. What a file lacks (the last tokens,
- * pages that adapters computed) is computed again, with the same bits.
+ * pages that adapters computed which no digest tells) is computed again, with the same bits.
  *
  * Any thread may call these functions; a session that a request has claimed is its own until it
  * is released. */
@@ -40,7 +40,9 @@ typedef struct rvi_kept_session {
     rvi_blob file;
     const uint8_t *ids; /* n_ids times i32, little-endian, any alignment */
     size_t n_ids;
-    const uint8_t *pages; /* the first n_pages of them */
+    const uint8_t *pages;               /* the first n_pages of them */
+    bool has_set;                       /* adapters computed them, */
+    uint8_t set_digest[RVI_SHA256_LEN]; /* a set with this digest */
     int n_pages, rope_set;
     rvi_sampler_state sampler;
 } rvi_kept_session;

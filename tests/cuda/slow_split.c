@@ -145,7 +145,7 @@ static void fed_with(const rvi_model *m, const rvi_adapter *a, const int32_t *id
 {
     feed f;
     rvi_adapter_use use = {a, 1};
-    rvi_adapter_set set = {&use, 1, 1};
+    rvi_adapter_set set = {.uses = &use, .n = 1, .serial = 1};
     feed_init(&f, m, n, n, RV_KV_F32);
     feed_ids(&f, ids, n, n, &set, out, NULL);
     feed_deinit(&f);

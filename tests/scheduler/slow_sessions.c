@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "api/api.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
 #include "scheduler/in_folder.h"
@@ -23,6 +25,8 @@ typedef struct turn {
 } turn;
 
 static turn want[SESSIONS][TURNS];
+static rv_adapter *adapter; /* of every fourth session */
+static rv_adapter_set *adapters;
 
 static rv_service *service_in(const char *where, const rv_service_options *given)
 {
@@ -56,6 +60,7 @@ static rv_status ask(rv_service *svc, int k, uint64_t *id, rv_error *err)
                     .n_ids = ASKED,
                     .generate = &go,
                     .tenant = k % 2 ? "ann" : "bob",
+                    .adapters = k % 4 == 3 ? adapters : NULL,
                     .session = name};
     return rv_service_submit(svc, &r, id, err);
 }
@@ -469,6 +474,43 @@ static void limits(void **state)
     rv_service_free(&svc);
 }
 
+static float *random_matrix(rvi_rng *r, size_t n)
+{
+    float *x = rvi_alloc_array(n, sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = (float)(rvi_rng_double(r) - 0.5) / 2;
+    return x;
+}
+
+static int open_with_adapters(void **state)
+{
+    enum { RANK = 2 };
+    int st = open_it(state);
+    const rvi_model *m = o.m->model;
+    rvi_rng r = {17};
+    rvi_adapter *a;
+    assert_ok(rvi_adapter_new(&a, m->be, m->n_targets, err));
+    for (int i = 0; i < m->n_targets; i++) {
+        const rvi_lora_target *t = &m->targets[i];
+        float *ma = random_matrix(&r, RANK * (size_t)t->n_in);
+        float *mb = random_matrix(&r, RANK * (size_t)t->n_out);
+        assert_ok(rvi_adapter_put(a, i, t, RANK, 1, ma, mb, err));
+        rvi_free(ma);
+        rvi_free(mb);
+    }
+    assert_ok(rvi_adapter_seal(a, err));
+    assert_ok(rvi_api_wrap_adapter(&adapter, o.m, a, err));
+    assert_ok(rv_adapter_set_new(&adapters, o.m, &(rv_adapter_use){adapter, 1}, 1, err));
+    return st;
+}
+
+static int close_adapters(void **state)
+{
+    rv_adapter_set_free(&adapters);
+    rv_adapter_free(&adapter);
+    return close_it(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,5 +519,5 @@ int main(void)
         cmocka_unit_test(full_disk),     cmocka_unit_test(clock_jumps),
         cmocka_unit_test(limits),
     };
-    return cmocka_run_group_tests_name("sessions", tests, open_it, close_it);
+    return cmocka_run_group_tests_name("sessions", tests, open_with_adapters, close_adapters);
 }

@@ -25,7 +25,7 @@ static void set_up(int n_pages)
         .n_layers = 1, .n_kv_heads = 1, .head_size = 4, .n_pages = n_pages, .type = RV_KV_F32};
     assert_ok(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 1}, NULL, err));
     assert_ok(rvi_pages_new(&pool, be, &spec, err));
-    assert_ok(rvi_prefix_new(&tree, pool, err));
+    assert_ok(rvi_prefix_new(&tree, pool, RVI_PREFIX_WAYS, err));
 }
 
 static void tear_down(void)
@@ -172,6 +172,67 @@ static void gives_up_the_oldest_leaf(void **state)
     tear_down();
 }
 
+/* How many tokens of a text of two pages are left after `n` texts of four pages that nobody asks for
+ * again, in a cache of 16 pages; before that, so many texts of three pages went on from it. */
+static int left_after(int n_ways, int n_floods)
+{
+    static const rvi_prefix_space space = {0};
+    int32_t ids[4 * PAGE], pages[4];
+    set_up(16);
+    for (int i = 0; i < 4 * PAGE; i++) ids[i] = i;
+    for (int way = 0; way < n_ways; way++) {
+        ids[2 * PAGE] = -1 - way;
+        keep(&space, ids, 3 * PAGE);
+    }
+    for (int flood = 1; flood <= n_floods; flood++) {
+        int32_t once[4 * PAGE];
+        for (int i = 0; i < 4 * PAGE; i++) once[i] = 1000 * flood + i;
+        int lack = 4 - (16 - rvi_pages_in_use(pool));
+        if (lack > 0) assert_int_equal(rvi_prefix_evict(tree, lack), lack);
+        keep(&space, once, 4 * PAGE);
+    }
+    int n = rvi_prefix_find(tree, &space, ids, 2 * PAGE, pages);
+    tear_down();
+    return n;
+}
+
+static void what_many_begin_with_stays_longer(void **state)
+{
+    int before = 0;
+    (void)state;
+    for (int n_ways = 1; n_ways <= 4; n_ways++) { /* a generation of 16 pages is four floods */
+        int n = before;
+        while (left_after(n_ways, n + 1) == 2 * PAGE) n++;
+        if (n_ways > 1) assert_in_range(n - before, 2, 6);
+        before = n;
+    }
+    assert_int_equal(left_after(9, 100), 0); /* and goes in the end */
+}
+
+/* The turns of a conversation do not make it a text that many go on from. */
+static void turns_do_not_add_up(void **state)
+{
+    static const rvi_prefix_space space = {0};
+    int32_t talk[6 * PAGE], once[6 * PAGE], pages[6];
+    (void)state;
+    set_up(12);
+    for (int i = 0; i < 6 * PAGE; i++) {
+        talk[i] = i;
+        once[i] = -1 - i;
+    }
+    for (int n = 10; n <= 6 * PAGE; n += 10) {
+        (void)rvi_prefix_find(tree, &space, talk, n, pages);
+        keep(&space, talk, n);
+    }
+    keep(&space, talk, 6 * PAGE);
+    keep(&space, once, 6 * PAGE);
+    assert_int_equal(rvi_pages_in_use(pool), 12);
+    assert_int_equal(rvi_prefix_evict(tree, 6), 6);
+    assert_int_equal(rvi_prefix_find(tree, &space, once, 6 * PAGE, pages), 6 * PAGE);
+    assert_int_equal(rvi_prefix_find(tree, &space, talk, 6 * PAGE, pages), 0);
+    tear_down();
+}
+
 /* ---- random texts ---- */
 
 enum { N_TEXTS = 60, LONGEST = 200 };
@@ -256,7 +317,11 @@ static void random_lives(void **state)
         n_shared += n > 0;
         int wants = rvi_seq_wants(s, t->n - n);
         int lacks = wants - (48 - rvi_pages_in_use(pool));
-        if (lacks > 0) n_evicted += rvi_prefix_evict(tree, lacks);
+        if (lacks > 0) {
+            int n_idle = rvi_pages_idle(pool), freed = rvi_prefix_evict(tree, lacks);
+            assert_int_equal(freed, RVI_MIN(lacks, n_idle));
+            n_evicted += freed;
+        }
         if (rvi_seq_extend(s, t->n - n, NULL)) rvi_seq_deinit(s);
     }
     assert_true(n_shared > 500 && n_evicted > 500);
@@ -269,9 +334,13 @@ static void random_lives(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sharing_is_exact_to_the_token), cmocka_unit_test(one_page_in_two_lengths),
-        cmocka_unit_test(pages_in_use_are_kept),         cmocka_unit_test(gives_up_the_oldest_leaf),
-        cmocka_unit_test(finds_what_a_list_finds),       cmocka_unit_test(random_lives)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sharing_is_exact_to_the_token),
+                                       cmocka_unit_test(one_page_in_two_lengths),
+                                       cmocka_unit_test(pages_in_use_are_kept),
+                                       cmocka_unit_test(gives_up_the_oldest_leaf),
+                                       cmocka_unit_test(what_many_begin_with_stays_longer),
+                                       cmocka_unit_test(turns_do_not_add_up),
+                                       cmocka_unit_test(finds_what_a_list_finds),
+                                       cmocka_unit_test(random_lives)};
     return cmocka_run_group_tests_name("prefix", tests, NULL, NULL);
 }

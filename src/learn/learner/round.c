@@ -192,7 +192,8 @@ static rv_status count_said(rvi_job *j, const rvi_learner *l, const rvi_base_mod
 {
     enum { TOKENS = 64 };
     rvi_adapter_use use = {j->made.adapter, 1};
-    rvi_adapter_set set = {&use, 1, l->parts.new_serial(l->parts.serial_ctx)};
+    rvi_adapter_set set = {
+        .uses = &use, .n = 1, .serial = l->parts.new_serial(l->parts.serial_ctx)};
     size_t n = 0, most = j->n_waiting * WORDINGS;
     rvi_request *asked = rvi_zalloc_array(most, sizeof *asked);
     size_t *which = rvi_alloc_array(most, sizeof *which);

@@ -43,7 +43,8 @@ rv_status rvi_adapter_sets_hold(rvi_adapter_sets *s, const rvi_adapter *const *a
     if (!set) {
         if (!(set = rvi_zalloc(sizeof *set))) return rvi_nomem(err, "adapters");
         for (int i = 0; i < n; i++) set->uses[i] = (rvi_adapter_use){adapters[i], 1};
-        set->set = (rvi_adapter_set){set->uses, n, serial_of(s, adapters, n)};
+        set->set =
+            (rvi_adapter_set){.uses = set->uses, .n = n, .serial = serial_of(s, adapters, n)};
         set->next = s->made;
         s->made = set;
     }
