@@ -30,7 +30,8 @@
 enum {
     REGISTERS = RVI_PANEL / WIDTH, /* that hold 4 inputs of 16 outputs */
     REGISTER_BYTES = 4 * WIDTH,
-    AHEAD = 2048 /* bytes between a prefetch and its use, of panels that come from memory */
+    AHEAD = 2048,        /* bytes between a prefetch and its use, of panels that come from memory for one row */
+    AHEAD_OF_MANY = 8192 /* and for several, which take longer over each byte: mostly from the last cache */
 };
 
 /* The 8 registers of a block, from its planes at q (already at this register's place in the 64 bytes). */
@@ -90,9 +91,10 @@ static ALWAYS_INLINE int offset_in_quants(traits t)
     return SIGNED_BYTES && t.offset == 128 ? 0 : t.offset;
 }
 
-static ALWAYS_INLINE void prefetch_planes(const uint8_t *q, traits t)
+static ALWAYS_INLINE void prefetch_planes(const uint8_t *q, int n_x, traits t)
 {
-    UNROLL for (size_t i = 0; i < panel_quant_bytes(t); i += 64) __builtin_prefetch(q + AHEAD + i);
+    const uint8_t *from = q + (n_x == 1 ? AHEAD : AHEAD_OF_MANY);
+    UNROLL for (size_t i = 0; i < panel_quant_bytes(t); i += 64) __builtin_prefetch(from + i);
 }
 
 /* dot[r] += the product with 4 n activations at x[r], r < n_x. */
@@ -119,7 +121,7 @@ static ALWAYS_INLINE void gemm_narrow(traits t, const uint8_t *q, const uint8_t 
         {
             bytes w[8];
             const uint8_t *at = q + (size_t)p * panel_bytes, *s = scales + (size_t)p * panel_bytes;
-            if (fetch) prefetch_planes(at, t);
+            if (fetch) prefetch_planes(at, n_x, t);
             unpack_planes(w, at, t);
             vec d = load_f16(s, WIDTH), m = d;
             if (t.form == ONE_MIN) m = load_f16(s + RVI_PANEL * sizeof(rvi_f16), WIDTH);
@@ -211,7 +213,7 @@ static ALWAYS_INLINE void gemm_wide(traits t, const uint8_t *q, const uint8_t *s
                 const uint8_t *at = q + (size_t)p * panel_bytes;
                 const uint8_t *small =
                     scales + (size_t)p * panel_bytes + (t.form == NO_MIN ? 1 : 2) * halves + WIDTH * reg;
-                if (fetch) prefetch_planes(at, t);
+                if (fetch) prefetch_planes(at, n_x, t);
                 unpack_planes(w, at, t);
                 sum_wide(t, w, small, g, a, n_x, dot[p], min[p]);
             }
