@@ -5,7 +5,7 @@
 
 #include "kernels/avx2.h"
 
-enum { MAX_PASS = 4 };
+enum { MAX_PASS = 4, AT_ONCE = 1 };
 typedef __m256i ints;
 typedef __m256i bytes;
 

@@ -16,7 +16,9 @@
  *     dot_registers(start, w, n, x, largest)   start + sum over i < n, j < 4 of w[i] (unsigned, <= largest) times x[4 i
  *                                      + j], for each lane; largest is a constant
  *     SIGNED_BYTES                     1: dot_registers takes w - 128 where largest is over 127
- *     MAX_PASS                         rows of activations of the largest pass: 4, 8 or 16 */
+ *     MAX_PASS                         rows of activations of the largest pass: 4 or 8
+ *     AT_ONCE                          rows whose sums are made side by side: 1 or MAX_PASS. One behind the other, each a
+ *                                      chain of slow steps, they fill a short queue of instructions that wait */
 #ifndef RVI_KERNELS_VECTOR_PANELS_H
 #define RVI_KERNELS_VECTOR_PANELS_H
 
@@ -28,7 +30,8 @@
 enum {
     REGISTERS = RVI_PANEL / WIDTH, /* that hold 4 inputs of 16 outputs */
     REGISTER_BYTES = 4 * WIDTH,
-    AHEAD = 2048 /* bytes between a prefetch and its use, for single rows, which come from memory */
+    AHEAD = 2048,        /* bytes between a prefetch and its use, of panels that come from memory for one row */
+    AHEAD_OF_MANY = 8192 /* and for several, which take longer over each byte: mostly from the last cache */
 };
 
 /* The 8 registers of a block, from its planes at q (already at this register's place in the 64 bytes). */
@@ -88,18 +91,27 @@ static ALWAYS_INLINE int offset_in_quants(traits t)
     return SIGNED_BYTES && t.offset == 128 ? 0 : t.offset;
 }
 
-static ALWAYS_INLINE void prefetch_planes(const uint8_t *q, traits t)
+static ALWAYS_INLINE void prefetch_planes(const uint8_t *q, int n_x, traits t)
 {
-    UNROLL for (size_t i = 0; i < panel_quant_bytes(t); i += 64) __builtin_prefetch(q + AHEAD + i);
+    const uint8_t *from = q + (n_x == 1 ? AHEAD : AHEAD_OF_MANY);
+    UNROLL for (size_t i = 0; i < panel_quant_bytes(t); i += 64) __builtin_prefetch(from + i);
+}
+
+/* dot[r] += the product with 4 n activations at x[r], r < n_x. */
+static ALWAYS_INLINE void dot_rows(ints *dot, const bytes *w, int n, const int8_t *const *x, int n_x, int largest)
+{
+    const int step = n_x > 1 ? 1 : n;
+    UNROLL for (int i = 0; i < n; i += step) UNROLL for (int r = 0; r < n_x; r++) dot[r] =
+        dot_registers(dot[r], w + i, step, x[r] + 4 * i, largest);
 }
 
 /* One register of outputs of n_p neighbouring panels (2 where a single row reads them from memory: two streams come
- * faster than one) against n_x rows of activations; both are constants. */
+ * faster than one) against n_x rows of activations; both are constants. fetch: the panels come from memory. */
 static ALWAYS_INLINE void gemm_narrow(traits t, const uint8_t *q, const uint8_t *scales, size_t panel_bytes, int n_p,
                                       int reg, const char *x, size_t x_stride, int n_x, float *out, size_t out_stride,
-                                      size_t n_blocks)
+                                      size_t n_blocks, bool fetch)
 {
-    const int offset = offset_in_quants(t);
+    const int offset = offset_in_quants(t), together = n_x < AT_ONCE ? n_x : AT_ONCE;
     vec acc[2][MAX_PASS];
     UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++) acc[p][r] = splat(0.0f);
     q += REGISTER_BYTES * reg;
@@ -109,16 +121,28 @@ static ALWAYS_INLINE void gemm_narrow(traits t, const uint8_t *q, const uint8_t 
         {
             bytes w[8];
             const uint8_t *at = q + (size_t)p * panel_bytes, *s = scales + (size_t)p * panel_bytes;
-            if (n_x == 1) prefetch_planes(at, t);
+            if (fetch) prefetch_planes(at, n_x, t);
             unpack_planes(w, at, t);
             vec d = load_f16(s, WIDTH), m = d;
             if (t.form == ONE_MIN) m = load_f16(s + RVI_PANEL * sizeof(rvi_f16), WIDTH);
-            UNROLL for (int r = 0; r < n_x; r++)
+            UNROLL for (int first = 0; first < n_x; first += together)
             {
-                const rvi_act_block *a = (const rvi_act_block *)(const void *)(x + (size_t)r * x_stride) + b;
-                ints dot = dot_registers(splat_int(-offset * a->sum), w, 8, a->q, t.largest);
-                acc[p][r] = fused(to_float(dot), multiply(d, splat(a->d)), acc[p][r]);
-                if (t.form == ONE_MIN) acc[p][r] = fused(m, splat(a->d_sum), acc[p][r]);
+                const rvi_act_block *a[AT_ONCE];
+                const int8_t *aq[AT_ONCE];
+                ints dot[AT_ONCE];
+                UNROLL for (int i = 0; i < together; i++)
+                {
+                    a[i] = (const rvi_act_block *)(const void *)(x + (size_t)(first + i) * x_stride) + b;
+                    aq[i] = a[i]->q;
+                    dot[i] = splat_int(-offset * a[i]->sum);
+                }
+                dot_rows(dot, w, 8, aq, together, t.largest);
+                UNROLL for (int i = 0; i < together; i++)
+                {
+                    vec *sum = &acc[p][first + i];
+                    *sum = fused(to_float(dot[i]), multiply(d, splat(a[i]->d)), *sum);
+                    if (t.form == ONE_MIN) *sum = fused(m, splat(a[i]->d_sum), *sum);
+                }
             }
         }
     UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++)
@@ -140,25 +164,36 @@ static ALWAYS_INLINE void sum_wide(traits t, const bytes w[8], const uint8_t *sm
                                    const rvi_act_wide *const *a, int n_x, ints *dot, ints *min)
 {
     const int offset = offset_in_quants(t), parts = 32 / t.scale_inputs;
+    const int together = n_x < AT_ONCE ? n_x : AT_ONCE;
     UNROLL for (int part = 0; part < parts; part++)
     {
         const int at = g * parts + part, n = 8 / parts;
         ints sc = small_scale(small, at, false, t), mn = sc;
         if (t.form == SCALED_MIN) mn = small_scale(small, at, true, t);
-        UNROLL for (int r = 0; r < n_x; r++)
+        UNROLL for (int first = 0; first < n_x; first += together)
         {
-            int sum = parts == 1 ? a[r]->sum32[at] : a[r]->sum16[at];
-            ints one =
-                dot_registers(splat_int(-offset * sum), w + n * part, n, a[r]->q + 32 * g + 16 * part, t.largest);
-            dot[r] = add_ints(dot[r], multiply_ints(one, sc));
-            if (t.form == SCALED_MIN) min[r] = add_ints(min[r], multiply_ints(mn, splat_int(sum)));
+            const int8_t *aq[AT_ONCE];
+            ints one[AT_ONCE];
+            UNROLL for (int i = 0; i < together; i++)
+            {
+                const rvi_act_wide *from = a[first + i];
+                aq[i] = from->q + 32 * g + 16 * part;
+                one[i] = splat_int(-offset * (parts == 1 ? from->sum32[at] : from->sum16[at]));
+            }
+            dot_rows(one, w + n * part, n, aq, together, t.largest);
+            UNROLL for (int r = first; r < first + together; r++)
+            {
+                int sum = parts == 1 ? a[r]->sum32[at] : a[r]->sum16[at];
+                dot[r] = add_ints(dot[r], multiply_ints(one[r - first], sc));
+                if (t.form == SCALED_MIN) min[r] = add_ints(min[r], multiply_ints(mn, splat_int(sum)));
+            }
         }
     }
 }
 
 static ALWAYS_INLINE void gemm_wide(traits t, const uint8_t *q, const uint8_t *scales, size_t panel_bytes, int n_p,
                                     int reg, const char *x, size_t x_stride, int n_x, float *out, size_t out_stride,
-                                    size_t n_blocks)
+                                    size_t n_blocks, bool fetch)
 {
     const size_t halves = RVI_PANEL * sizeof(rvi_f16);
     vec acc[2][MAX_PASS];
@@ -178,7 +213,7 @@ static ALWAYS_INLINE void gemm_wide(traits t, const uint8_t *q, const uint8_t *s
                 const uint8_t *at = q + (size_t)p * panel_bytes;
                 const uint8_t *small =
                     scales + (size_t)p * panel_bytes + (t.form == NO_MIN ? 1 : 2) * halves + WIDTH * reg;
-                if (n_x == 1) prefetch_planes(at, t);
+                if (fetch) prefetch_planes(at, n_x, t);
                 unpack_planes(w, at, t);
                 sum_wide(t, w, small, g, a, n_x, dot[p], min[p]);
             }
@@ -200,40 +235,47 @@ static ALWAYS_INLINE void gemm_wide(traits t, const uint8_t *q, const uint8_t *s
 }
 
 static ALWAYS_INLINE void gemm_pass(traits t, const uint8_t *panel, size_t panel_bytes, int n_p, const char *x,
-                                    size_t x_stride, int n_x, float *out, size_t out_stride, size_t n)
+                                    size_t x_stride, int n_x, float *out, size_t out_stride, size_t n, bool fetch)
 {
     const uint8_t *scales = panel + n / 32 * panel_quant_bytes(t);
     size_t n_blocks = n / t.block_weights;
     for (int reg = 0; reg < REGISTERS; reg++)
         (t.block_weights == 32 ? gemm_narrow : gemm_wide)(t, panel, scales, panel_bytes, n_p, reg, x, x_stride, n_x,
-                                                          out, out_stride, n_blocks);
+                                                          out, out_stride, n_blocks, fetch && reg == 0);
 }
 
-/* A panel stays in cache while passes of rows go over it. */
+/* A panel stays in cache while passes of rows go over it: as few as can be, each of about as many rows. */
 static ALWAYS_INLINE void gemm_panels(traits t, size_t panel_bytes, const void *panels, int n_panels, const char *x,
                                       size_t x_stride, int n_x, float *out, size_t out_stride, size_t n)
 {
     int p = 0;
     for (; n_x == 1 && p + 2 <= n_panels; p += 2)
         gemm_pass(t, (const uint8_t *)panels + (size_t)p * panel_bytes, panel_bytes, 2, x, x_stride, 1,
-                  out + RVI_PANEL * p, out_stride, n);
+                  out + RVI_PANEL * p, out_stride, n, true);
     for (; p < n_panels; p++) {
         const uint8_t *panel = (const uint8_t *)panels + (size_t)p * panel_bytes;
-        int r = 0;
-#define PASSES(rows)                                                                                                   \
-    for (; r + (rows) <= n_x; r += (rows))                                                                             \
-        gemm_pass(t, panel, panel_bytes, 1, x + (size_t)r * x_stride, x_stride, (rows),                                \
-                  out + (size_t)r * out_stride + RVI_PANEL * p, out_stride, n);
-        if (MAX_PASS >= 16) {
-            PASSES(16)
+        int n_passes = (n_x + MAX_PASS - 1) / MAX_PASS;
+        for (int r = 0, rows; r < n_x; r += rows, n_passes--) {
+            const char *from = x + (size_t)r * x_stride;
+            float *to = out + (size_t)r * out_stride + RVI_PANEL * p;
+            rows = (n_x - r + n_passes - 1) / n_passes;
+            switch (rows) {
+#define PASS(some)                                                                                                     \
+    case (some):                                                                                                       \
+        if ((some) <= MAX_PASS)                                                                                        \
+            gemm_pass(t, panel, panel_bytes, 1, from, x_stride, (some), to, out_stride, n, r == 0);                    \
+        break;
+                PASS(1)
+                PASS(2)
+                PASS(3)
+                PASS(4)
+                PASS(5)
+                PASS(6)
+                PASS(7)
+                PASS(8)
+#undef PASS
+            }
         }
-        if (MAX_PASS >= 8) {
-            PASSES(8)
-        }
-        PASSES(4)
-        PASSES(2)
-        PASSES(1)
-#undef PASSES
     }
 }
 
