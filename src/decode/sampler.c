@@ -234,11 +234,6 @@ int32_t rvi_sampler_draw(rvi_sampler *s)
     return rvi_candidates_id(c, chosen);
 }
 
-bool rvi_sampler_is_argmax(const rvi_sampler *s)
-{
-    return !(s->o.temperature > 0) && !s->n_stages && !s->n_bias && !s->n_forced;
-}
-
 rvi_sampler_state rvi_sampler_get(const rvi_sampler *s)
 {
     return (rvi_sampler_state){s->rng.state, s->mu};

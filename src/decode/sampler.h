@@ -51,9 +51,6 @@ typedef struct rvi_sampler_state {
 rvi_sampler_state rvi_sampler_get(const rvi_sampler *s);
 void rvi_sampler_set(rvi_sampler *s, const rvi_sampler_state *state);
 
-/* Whether it always picks the most likely token, the first of equals, whatever came before. */
-bool rvi_sampler_is_argmax(const rvi_sampler *s);
-
 /* The next token. logits are overwritten. past: every token so far, n_prompt of them from the
  * prompt. Allocates nothing. RV_E_GENERATION: the logits are no distribution. */
 rv_status rvi_sampler_pick(rvi_sampler *s, float *logits, const int32_t *past, size_t n_past,
