@@ -132,13 +132,13 @@ endif
 ifneq ($(filter-out 0,$(CUDA)),)
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
 CUDA_SRC   := $(wildcard src/backend/cuda/*.cu src/backend/cuda/*.cuh) \
-  $(addprefix src/backend/cuda/,args.h train_args.h weights.h)
+  $(addprefix src/backend/,draw.h cuda/args.h cuda/train_args.h cuda/weights.h)
 CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a \
   '-gencode=arch=compute_80,code=[sm_80,compute_80]'
 $(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc
 	@mkdir -p $(@D)
 	@echo "  NVCC $<"
-	@$$(tools/get_nvcc) -std=c++17 -O3 -fmad=false $(CUDA_ARCH) -fatbin $< -o $@
+	@$$(tools/get_nvcc) -std=c++17 -O3 -fmad=false -Isrc $(CUDA_ARCH) -fatbin $< -o $@
 $(BUILD)/src/backend/cuda/image.o: $(CUDA_IMAGE)
 $(BUILD)/src/backend/cuda/image.o: CPPFLAGS += -DRVI_CUDA_IMAGE='"$(CUDA_IMAGE)"' \
   -DRVI_CUDA_VERSION=$(shell $$(tools/get_nvcc) --version | \
@@ -214,15 +214,15 @@ $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(ROOM_OBJ) $(BUILD)/libruvllm.a
 # A CUDA driver that computes the kernels on the host, for tests.
 FAKE_DRIVER := $(BUILD)/tests/cuda/fake_driver.so
 $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backend/cuda/*.cu) \
-  $(wildcard src/backend/cuda/*.cuh) $(addprefix src/backend/cuda/,args.h train_args.h weights.h) \
-  src/formats/qtypes.c
+  $(wildcard src/backend/cuda/*.cuh) \
+  $(addprefix src/backend/,draw.h cuda/args.h cuda/train_args.h cuda/weights.h) src/formats/qtypes.c
 	@mkdir -p $(@D)
 	@echo "  CXX $@"
 	@$(CC) -Isrc -O1 -fPIC -c src/formats/qtypes.c -o $(@D)/qtypes.o
-	@$(CXX) -std=c++17 -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
+	@$(CXX) -std=c++17 -Isrc -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
 	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
 $(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
-CUDA_TESTS := slow_cuda slow_rows slow_split slow_gradients slow_wide
+CUDA_TESTS := slow_cuda slow_draw slow_rows slow_split slow_gradients slow_wide
 $(addprefix $(BUILD)/tests/cuda/,$(CUDA_TESTS)): $(FAKE_DRIVER)
 # The program itself, with an image that only this driver takes.
 CUDA_BIN := $(BUILD)/tests/cuda/ruvllm

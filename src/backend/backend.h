@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "backend/draw.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "formats/tensor_view.h"
@@ -32,6 +33,12 @@ typedef struct rvi_tensor rvi_tensor;
 typedef struct rvi_pack rvi_pack;
 typedef struct rvi_held rvi_held;
 typedef struct rvi_kv_store rvi_kv_store;
+
+/* Room for what `draw` is asked and tells, a row each; the backend's part lies behind it. */
+typedef struct rvi_draws {
+    rvi_draw_ask *asks;
+    rvi_drawn *rows;
+} rvi_draws;
 
 typedef struct rvi_cols {
     rvi_tensor *t;
@@ -188,14 +195,20 @@ typedef struct rvi_backend_ops {
     /* fetch of rows that nobody reads afterwards, to memory of host_new: what was to write them may
      * write there instead. NULL: fetch is as quick. */
     void (*take)(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
-    /* Called between embed and the pass itself, of which take or best of one row follow as `kind`
-     * says. True: a pass with this key is remembered with all that was behind it, and take or best
-     * starts that again: nothing else is to be called before. NULL: none is. */
+    /* Called between embed and the pass itself, of which take, best or draw of one row follow as
+     * `kind` says. True: a pass with this key is remembered with all that was behind it, and that
+     * starts it again: nothing else is to be called before. NULL: none is. */
     bool (*again)(rvi_backend *be, const rvi_pass_key *key, const rvi_kv_row *rows, int n_rows);
     /* Of rows 0 .. n_rows - 1 the first of the largest values; -1: one is NaN or infinite, or all
      * are -INFINITY, or the device failed. Rows and columns as `reserve` was told, up to 2^24
      * columns. NULL: the host reads them as quickly itself. */
     void (*best)(rvi_backend *be, rvi_cols src, int n_rows, int32_t *out);
+    /* Of rows 0 .. n_rows - 1 what d->asks says, into d->rows, which stays until the next call.
+     * False: the device failed. draws_new: for rows of n_cols columns; *out is NULL where there is
+     * no room for it, or not for so many columns. All NULL: the host reads them as quickly. */
+    rv_status (*draws_new)(rvi_backend *be, rvi_draws **out, int n_rows, int n_cols, rv_error *err);
+    void (*draws_free)(rvi_backend *be, rvi_draws *d); /* accepts NULL */
+    bool (*draw)(rvi_backend *be, rvi_cols src, int n_rows, rvi_draws *d);
     /* Memory of the host that fetch copies into faster than into any other; NULL: none is left. */
     void *(*host_new)(rvi_backend *be, size_t bytes);
     void (*host_free)(rvi_backend *be, void *p); /* accepts NULL */

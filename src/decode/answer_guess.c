@@ -178,6 +178,7 @@ void rvi_answer_take_tokens(rvi_answer *a)
         right = step_on(a, &w, a->out.ids.data[n]);
         a->out.n_right += right;
         a->picked = -1;
+        a->drawn = NULL;
     }
     rvi_draft_settle(&a->draft, &e->budget, a->n_tried, n_right);
     if (a->drafter.by)

@@ -24,9 +24,10 @@ struct rvi_answer {
     rvi_stop stops;
     rvi_buf piece;
     float *raw; /* the model's own logits of a step; NULL: neither logprobs nor capture want them */
-    rvi_capture *capture; /* the session's when it began */
-    float temperature;    /* for capture */
-    int32_t *slot_ids;    /* NULL: no slot */
+    const rvi_drawn *drawn; /* what is known of them instead; NULL: raw has them */
+    rvi_capture *capture;   /* the session's when it began */
+    float temperature;      /* for capture */
+    int32_t *slot_ids;      /* NULL: no slot */
     size_t n_slot;
     float slot_margin;
     rvi_avoid *avoid; /* texts are its own; those that no longer matter are dropped */
@@ -76,8 +77,8 @@ bool rvi_answer_follows_slot(rvi_answer *a); /* all has come as the slot says, w
 /* Finds out what the constraint says of the next token: which must come (then it is picked), or
  * which may. */
 void rvi_answer_look_ahead(rvi_answer *a, const float *logits);
-/* Whether its next tokens are the most likely ones, and nobody looks at the other logits. */
-bool rvi_answer_takes_best(const rvi_answer *a);
+/* What must be known of logits for the `ahead`-th token after the next one. */
+rvi_draw_ask rvi_answer_ask(const rvi_answer *a, int ahead);
 /* Picks the tokens of all answers that have logits, side by side. */
 void rvi_answer_pick_all(rvi_engine *e);
 void rvi_answer_take_token(rvi_answer *a, float *logits);

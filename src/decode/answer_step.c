@@ -102,12 +102,30 @@ static void collect_rows(rvi_engine *e, const rvi_session *only)
     rvi_answer_guess_all(e);
 }
 
-/* Where all that is wanted are the most likely tokens, logits need not leave a device. */
-static bool want_best(const rvi_engine *e)
+static void ask(rvi_engine *e, const rvi_answer *a, int at, int n, int ahead)
 {
-    for (const rvi_answer *a = e->answers; a; a = a->next)
-        if (a->logits_at >= 0 && !rvi_answer_takes_best(a)) return false;
-    return true;
+    for (int i = 0; i < n; i++) e->asks[at + i] = rvi_answer_ask(a, ahead + i);
+}
+
+/* Most logits need not leave a device: what must be known of each instead. */
+static void ask_all(rvi_engine *e)
+{
+    int n_all = 0, wants = 0;
+    for (const rvi_answer *a = e->answers; a; a = a->next) {
+        const rvi_draft *d = &a->draft;
+        if (a->logits_at < 0) continue;
+        ask(e, a, a->logits_at, 1, 0);
+        if (!a->n_tried) continue;
+        ask(e, a, a->tried_logits, d->first.n_taken, 1);
+        for (int i = 0; i < d->n_sides; i++)
+            ask(e, a, a->side_logits[i], d->sides[i].n_taken, d->sides[i].at + 1);
+    }
+    for (int i = 0; i < e->n_logits; i++) {
+        wants |= e->asks[i].wants;
+        n_all += (e->asks[i].wants & RVI_DRAW_LOGITS) != 0;
+    }
+    bool rather_all = 2 * n_all > e->n_logits; /* at once, not each by itself */
+    e->then = !wants ? RVI_THEN_BEST : rather_all ? RVI_THEN_LOGITS : RVI_THEN_DRAWN;
 }
 
 /* Tokens that the rows of a step read; what rows of one text read together counts in part. */
@@ -130,7 +148,7 @@ static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *
     rvi_workspace_set_progress(e->ws, rvi_answer_report_step, e);
     do {
         collect_rows(e, only);
-        e->wants_best = want_best(e);
+        ask_all(e);
         double start = rvi_os_seconds();
         st = e->n_rows ? rvi_engine_compute(e, err) : RV_OK;
         if (!st && e->n_rows)

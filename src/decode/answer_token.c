@@ -85,22 +85,35 @@ static void avoid(rvi_answer *a, float *logits, size_t n_vocab)
     }
 }
 
-bool rvi_answer_takes_best(const rvi_answer *a)
+rvi_draw_ask rvi_answer_ask(const rvi_answer *a, int ahead)
 {
-    return !a->raw && !a->bound && !a->o.mask && !a->n_avoid && !a->n_slot &&
-           (a->o.ignore_eos || a->out.ids.len >= (size_t)a->o.min_tokens) &&
-           rvi_sampler_is_argmax(a->sampler);
+    const rvi_draw_ask all = {.wants = RVI_DRAW_LOGITS};
+    rvi_draw_ask ask;
+    bool others = a->capture || a->bound || a->o.mask || a->n_avoid || a->n_slot ||
+                  (!a->o.ignore_eos && a->out.ids.len < (size_t)a->o.min_tokens);
+    if (others || !rvi_sampler_ask(a->sampler, ahead, &ask)) return all;
+    if (a->out.chosen) ask.wants |= RVI_DRAW_EXPS;
+    if (a->out.top) ask.wants |= RVI_DRAW_TOP;
+    return ask;
 }
 
-/* logits: NULL where rvi_engine.has_best. */
+/* From what came instead of all logits; false: that does not tell. */
+static bool pick_drawn(rvi_answer *a, int32_t *id)
+{
+    const rvi_engine *e = a->s->e;
+    if (e->has_best) *id = e->best[a->logits_at];
+    if (e->has_best || !e->drawn) return e->has_best;
+    const rvi_drawn *d = &e->drawn[a->logits_at];
+    bool has_top = d->n >= (int)a->out.n_top || d->n == e->m->hp.n_vocab;
+    if (!has_top || !rvi_sampler_pick_drawn(a->sampler, d, id)) return false;
+    a->drawn = d;
+    return true;
+}
+
 static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 {
     rvi_session *s = a->s;
     const rvi_engine *e = s->e;
-    if (e->has_best) {
-        *id = e->best[a->logits_at];
-        return RV_OK;
-    }
     size_t n_vocab = (size_t)e->m->hp.n_vocab;
     if (a->raw) memcpy(a->raw, logits, n_vocab * sizeof *logits);
     if (!a->o.ignore_eos && a->out.ids.len < (size_t)a->o.min_tokens &&
@@ -139,11 +152,43 @@ void rvi_answer_look_ahead(rvi_answer *a, const float *logits)
         memcpy(a->raw, logits, (size_t)a->s->e->m->hp.n_vocab * sizeof *logits);
 }
 
+/* logits: NULL where they are not on the host. */
 static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 {
-    if (a->picked < 0 && !a->pick_status) return pick_from(a, logits, id, cancel);
+    if (a->picked < 0 && !a->pick_status) {
+        if (!logits && pick_drawn(a, id)) return RV_OK;
+        return pick_from(a, logits ? logits : rvi_engine_fetch(a->s->e, a->logits_at), id, cancel);
+    }
     *id = a->picked;
     return a->pick_status;
+}
+
+/* Of one that was picked from it. */
+static float logit_of(const rvi_drawn *d, int32_t id)
+{
+    if (id == d->best) return d->best_logit;
+    if (id == d->drawn) return d->drawn_logit;
+    int low = 0, high = d->n - 1;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (d->ids[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return d->logits[low];
+}
+
+/* The same bits as from all logits. */
+static void note_drawn(rvi_generated *out, const rvi_drawn *d, size_t at, int32_t id)
+{
+    double log_sum = (double)d->best_logit + log(d->exps);
+    out->chosen[at] = (rv_token_prob){id, (float)((double)logit_of(d, id) - log_sum)};
+    if (!out->top) return;
+    rv_token_prob *top = out->top + at * out->n_top;
+    rvi_top_logprobs(d->logits, d->n, log_sum, top, (int)out->n_top);
+    for (size_t i = 0; i < out->n_top; i++)
+        if (top[i].id >= 0) top[i].id = d->ids[top[i].id];
 }
 
 static void note_logprobs(rvi_answer *a, int32_t id)
@@ -152,6 +197,10 @@ static void note_logprobs(rvi_answer *a, int32_t id)
     if (!out->chosen) return;
     int n_vocab = a->s->e->m->hp.n_vocab;
     size_t at = out->ids.len - 1;
+    if (a->drawn) {
+        note_drawn(out, a->drawn, at, id);
+        return;
+    }
     double log_sum = rvi_log_sum_exp(a->raw, n_vocab);
     out->chosen[at] = (rv_token_prob){id, (float)((double)a->raw[id] - log_sum)};
     if (out->top)
@@ -233,8 +282,12 @@ static void pick_task(void *ctx, int task, int worker)
     const picks *p = ctx;
     rvi_answer *a = p->answers[task];
     bool cancel; /* only a mask can */
+    float *logits = rvi_engine_logits(p->e, a->logits_at);
     (void)worker;
-    a->pick_status = pick_from(a, rvi_engine_logits(p->e, a->logits_at), &a->picked, &cancel);
+    if (logits)
+        a->pick_status = pick_from(a, logits, &a->picked, &cancel);
+    else if (!pick_drawn(a, &a->picked))
+        a->picked = -1; /* the computing thread fetches them, later */
 }
 
 /* A token is picked from its answer's own logits and past: the threads may do that for all answers
@@ -247,6 +300,7 @@ void rvi_answer_pick_all(rvi_engine *e)
     int n = 0;
     for (rvi_answer *a = e->answers; a; a = a->next) {
         a->picked = -1;
+        a->drawn = NULL;
         a->pick_status = RV_OK;
         if (a->logits_at < 0 || !a->max_tokens) continue;
         if (a->bound) rvi_answer_look_ahead(a, rvi_engine_logits(e, a->logits_at));

@@ -55,8 +55,11 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
     e->rows = rvi_alloc_array((size_t)e->o.max_rows, sizeof *e->rows);
     e->which = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->which);
     e->best = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->best);
+    e->has_row = rvi_zalloc_array((size_t)e->o.max_logits, sizeof *e->has_row);
+    e->asks = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->asks);
     e->owners = rvi_alloc_array((size_t)e->o.max_rows, sizeof(rvi_session *));
-    if (!st && (!e->rows || !e->which || !e->best || !e->owners)) st = rvi_nomem(err, "engine");
+    bool reserved = e->rows && e->which && e->best && e->has_row && e->asks && e->owners;
+    if (!st && !reserved) st = rvi_nomem(err, "engine");
     if (st)
         rvi_engine_free(e);
     else
@@ -72,6 +75,8 @@ void rvi_engine_free(rvi_engine *e)
     rvi_free(e->rows);
     rvi_free(e->which);
     rvi_free(e->best);
+    rvi_free(e->has_row);
+    rvi_free(e->asks);
     rvi_free(e->owners);
     rvi_free(e);
 }
@@ -241,12 +246,19 @@ static void release_owners(rvi_engine *e)
     e->n_owners = 0;
 }
 
+static void forget_results(rvi_engine *e)
+{
+    e->logits = NULL;
+    e->drawn = NULL;
+    e->has_best = false;
+}
+
 void rvi_engine_begin(rvi_engine *e)
 {
     release_owners(e);
     e->n_rows = e->n_logits = 0;
-    e->logits = NULL;
-    e->wants_best = e->has_best = false;
+    forget_results(e);
+    e->then = RVI_THEN_LOGITS;
 }
 
 int rvi_engine_room(const rvi_engine *e)
@@ -353,6 +365,24 @@ static void take_back_rows(rvi_engine *e)
     e->n_rows = e->n_logits = 0;
 }
 
+/* What is asked for behind the pass, or all logits. */
+static void take_results(rvi_engine *e)
+{
+    forget_results(e);
+    if (e->then == RVI_THEN_BEST)
+        e->has_best = rvi_model_best(e->m, e->ws, e->rows, e->which, e->n_logits, e->best);
+    if (e->then == RVI_THEN_DRAWN)
+        e->drawn = rvi_model_draw(e->m, e->ws, e->rows, e->which, e->n_logits, e->asks);
+    for (int i = 0; i < e->n_logits; i++) e->has_row[i] = !e->has_best && !e->drawn;
+    if (!e->has_best && !e->drawn) { /* the workspace's copy, ours to change until the next */
+        e->logits =
+            (float *)(uintptr_t)rvi_model_logits(e->m, e->ws, e->rows, e->which, e->n_logits);
+        e->n_fetched += (uint64_t)e->n_logits;
+    }
+    for (int i = 0; e->drawn && i < e->n_logits; i++)
+        if (e->asks[i].wants & RVI_DRAW_LOGITS) (void)rvi_engine_fetch(e, i);
+}
+
 /* A cancel of the previous step may set `stop` late. Then no session of this step is cancelled, and
  * the step is repeated. */
 static bool run_step(rvi_engine *e)
@@ -364,15 +394,9 @@ static bool run_step(rvi_engine *e)
     while (!done) {
         atomic_store(&e->stop, false);
         if (is_cancelled(e)) break;
-        rvi_workspace_expect(e->ws, !e->n_logits    ? RVI_THEN_NOTHING
-                                    : e->wants_best ? RVI_THEN_BEST
-                                                    : RVI_THEN_LOGITS);
+        rvi_workspace_expect(e->ws, e->n_logits ? e->then : RVI_THEN_NOTHING);
         rvi_model_forward(e->m, e->ws, e->rows, e->n_rows);
-        e->has_best = e->n_logits && e->wants_best &&
-                      rvi_model_best(e->m, e->ws, e->rows, e->which, e->n_logits, e->best);
-        if (e->n_logits && !e->has_best) /* the workspace's copy, ours to change until the next */
-            e->logits =
-                (float *)(uintptr_t)rvi_model_logits(e->m, e->ws, e->rows, e->which, e->n_logits);
+        if (e->n_logits) take_results(e);
         done = !atomic_load(&e->stop);
     }
     be->ops->set_stop(be, outer);
@@ -381,21 +405,31 @@ static bool run_step(rvi_engine *e)
 
 rv_status rvi_engine_compute(rvi_engine *e, rv_error *err)
 {
-    e->logits = NULL;
+    forget_results(e);
     rv_status st = run_step(e) ? rvi_model_check(e->m, e->ws, err)
                                : rvi_error(err, RV_E_CANCELLED, "cancelled");
     release_owners(e);
     if (st) {
         take_back_rows(e);
-        e->logits = NULL;
+        forget_results(e);
     }
     return st;
 }
 
 float *rvi_engine_logits(const rvi_engine *e, int i)
 {
-    if (!e->logits || i < 0 || i >= e->n_logits) return NULL;
+    if (!e->logits || i < 0 || i >= e->n_logits || !e->has_row[i]) return NULL;
     return e->logits + (size_t)i * (size_t)e->m->hp.n_vocab;
+}
+
+float *rvi_engine_fetch(rvi_engine *e, int i)
+{
+    if (!e->has_row[i]) {
+        e->logits = rvi_workspace_logits(e->ws, i);
+        e->has_row[i] = true;
+        e->n_fetched++;
+    }
+    return rvi_engine_logits(e, i);
 }
 
 static rv_status check_step(const rvi_engine *e, const rvi_step_row *rows, size_t n, rv_error *err)

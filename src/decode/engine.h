@@ -43,10 +43,14 @@ typedef struct rvi_engine {
     int n_rows;
     int32_t *which; /* rows that want logits */
     int n_logits;
-    float *logits;   /* n_logits x n_vocab of the last step; NULL: none, or has_best */
-    int32_t *best;   /* the most likely tokens instead, n_logits of them */
-    bool wants_best; /* of the step that is put together: these do, if the backend finds them */
+    float *logits;          /* n_logits x n_vocab of the last step; NULL: none came to the host */
+    bool *has_row;          /* which of them did */
+    int32_t *best;          /* the most likely tokens instead, n_logits of them, */
+    const rvi_drawn *drawn; /* or what `asks` said; NULL: these are not there */
+    rvi_draw_ask *asks;     /* of the step that is put together, by logits */
+    rvi_then then;          /* what it is to have behind it, if the backend can */
     bool has_best;
+    uint64_t n_fetched;   /* rows of logits that came to the host so far */
     rvi_session **owners; /* of the rows */
     int n_owners;         /* rows whose sessions take note of a cancel; 0 between steps */
     atomic_bool stop;     /* a session of the step was cancelled */
@@ -144,7 +148,10 @@ void rvi_session_turn(rvi_session *s, rvi_seq *side, int to);
 /* On failure (a session of the step was cancelled: RV_E_CANCELLED; the model's file cannot be read)
  * the sessions are as before their rows were added, and the step is empty. */
 rv_status rvi_engine_compute(rvi_engine *e, rv_error *err) RVI_MUST_CHECK;
-float *rvi_engine_logits(const rvi_engine *e, int i);
+float *rvi_engine_logits(const rvi_engine *e, int i); /* NULL: they are not on the host */
+/* Of a step whose `drawn` is there: brings the i-th row of logits to the host, on the computing
+ * thread. */
+float *rvi_engine_fetch(rvi_engine *e, int i);
 
 /* One row of a step that the caller puts together. */
 typedef struct rvi_step_row {

@@ -55,7 +55,9 @@ static rv_status reserve(rvi_sampler *s, rv_error *err)
         s->set.ids = rvi_alloc_array(n, sizeof *s->set.ids);
         s->set.weights = rvi_zalloc_array(n, sizeof *s->set.weights);
         s->set.keys = rvi_alloc_array(n, sizeof *s->set.keys);
-        if (!s->set.ids || !s->set.weights || !s->set.keys) return rvi_nomem(err, "sampler");
+        s->few = rvi_alloc_array(RVI_DRAW_MOST, sizeof *s->few);
+        if (!s->set.ids || !s->set.weights || !s->set.keys || !s->few)
+            return rvi_nomem(err, "sampler");
     }
     if (s->reads_past && !(s->counts = rvi_zalloc_array(n, sizeof *s->counts)))
         return rvi_nomem(err, "sampler");
@@ -119,6 +121,7 @@ void rvi_sampler_free(rvi_sampler *s)
     rvi_free(s->set.ids);
     rvi_free(s->set.weights);
     rvi_free(s->set.keys);
+    rvi_free(s->few);
     rvi_free(s);
 }
 
@@ -206,16 +209,18 @@ static int32_t argmax(const float *logits, int n)
     return i;
 }
 
-static int32_t draw(rvi_sampler *s)
+int32_t rvi_sampler_draw(rvi_sampler *s)
 {
-    enum { BLOCK = 256 };
     rvi_candidates *c = &s->set;
     rvi_candidates_weigh(c);
-    double at = rvi_rng_double(&s->rng) * c->total;
+    double at = rvi_rng_double(&s->rng) * c->total, sum;
     int chosen = 0, i = 0;
-    for (; i + BLOCK < c->n; i += BLOCK) { /* whole blocks that lie before it */
-        double sum = rvi_sum(c->weights + i, BLOCK);
-        if (at < sum) break;
+    for (; i + RVI_SUM_RUN < c->n; i += RVI_SUM_RUN) { /* runs and blocks that lie before it */
+        if (at < (sum = rvi_sum(c->weights + i, RVI_SUM_RUN))) break;
+        at -= sum;
+    }
+    for (; i + RVI_SUM_BLOCK < c->n; i += RVI_SUM_BLOCK) {
+        if (at < (sum = rvi_sum(c->weights + i, RVI_SUM_BLOCK))) break;
         at -= sum;
     }
     for (; i < c->n; i++) {
@@ -227,11 +232,6 @@ static int32_t draw(rvi_sampler *s)
     for (int k = 0; k < s->n_stages; k++)
         if (s->stages[k]->drawn) s->stages[k]->drawn(s, (double)c->weights[chosen] / c->total);
     return rvi_candidates_id(c, chosen);
-}
-
-bool rvi_sampler_is_argmax(const rvi_sampler *s)
-{
-    return !(s->o.temperature > 0) && !s->n_stages && !s->n_bias && !s->n_forced;
 }
 
 rvi_sampler_state rvi_sampler_get(const rvi_sampler *s)
@@ -257,7 +257,7 @@ rv_status rvi_sampler_pick(rvi_sampler *s, float *logits, const int32_t *past, s
     if (id < 0) {
         take_candidates(s, logits, possible);
         for (int i = 0; i < s->n_stages; i++) s->stages[i]->run(s);
-        id = s->o.temperature > 0 ? draw(s) : argmax(logits, s->n_vocab);
+        id = s->o.temperature > 0 ? rvi_sampler_draw(s) : argmax(logits, s->n_vocab);
     }
     *out = id;
     return RV_OK;

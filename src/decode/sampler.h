@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "backend/draw.h"
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -50,12 +51,16 @@ typedef struct rvi_sampler_state {
 rvi_sampler_state rvi_sampler_get(const rvi_sampler *s);
 void rvi_sampler_set(rvi_sampler *s, const rvi_sampler_state *state);
 
-/* Whether it always picks the most likely token, the first of equals, whatever came before. */
-bool rvi_sampler_is_argmax(const rvi_sampler *s);
-
 /* The next token. logits are overwritten. past: every token so far, n_prompt of them from the
  * prompt. Allocates nothing. RV_E_GENERATION: the logits are no distribution. */
 rv_status rvi_sampler_pick(rvi_sampler *s, float *logits, const int32_t *past, size_t n_past,
                            size_t n_prompt, int32_t *out, rv_error *err) RVI_MUST_CHECK;
+
+/* What it needs to know for a pick without all the logits: the one that comes `ahead` picks after
+ * the next. False: it needs them all. */
+bool rvi_sampler_ask(const rvi_sampler *s, int ahead, rvi_draw_ask *out);
+/* The token that rvi_sampler_pick would return, from what was asked for. False: that does not tell;
+ * nothing has changed then. */
+bool rvi_sampler_pick_drawn(rvi_sampler *s, const rvi_drawn *d, int32_t *out);
 
 #endif

@@ -41,23 +41,36 @@ void rvi_candidates_keep_best(rvi_candidates *c, int k);        /* the k highest
 /* nucleus: the highest ones up to the share p of the total weight; lowest: the same in ascending
  * order of the keys that the caller has set (weighed). */
 void rvi_candidates_keep_nucleus(rvi_candidates *c, double p);
+/* The same where total is that of n_all candidates and those that are not here have lower logits.
+ * False: without them it cannot be told what stays. */
+bool rvi_candidates_keep_nucleus_of(rvi_candidates *c, double p, double total, int n_all);
 void rvi_candidates_keep_lowest(rvi_candidates *c, double p);
 uint32_t rvi_key(float score); /* ordered as the scores are */
 /* For callers that choose themselves: move what stays to the front, in order, then shrink. */
 void rvi_candidates_move(rvi_candidates *c, int to, int from);
 void rvi_candidates_shrink(rvi_candidates *c, int n);
 
-float rvi_max(const float *x, int n); /* n >= 1 */
-double rvi_sum(const float *x, int n);
+float rvi_max(const float *x, int n);  /* n >= 1 */
+double rvi_sum(const float *x, int n); /* in the order of backend/draw.h */
+
+float rvi_min(const float *x, int n); /* n >= 1 */
 
 enum { RVI_STAGES_MAX = 10 };
+
+/* What a stage must know to do its work, if it is the first that drops candidates. */
+typedef enum rvi_stage_need {
+    RVI_NEEDS_ALL,   /* every logit */
+    RVI_NEEDS_BEST,  /* the highest ones; temperature: of each its own */
+    RVI_NEEDS_TOTAL, /* and the sum of weights */
+} rvi_stage_need;
 
 typedef struct rvi_stage {
     const char *name;
     void (*run)(rvi_sampler *s);
     bool (*active)(const rv_sampling *o);
-    bool changes_logits;                     /* runs when greedy, too */
-    bool reads_past;                         /* the ids of the past must be tokens */
+    bool changes_logits; /* runs when greedy, too */
+    bool reads_past;     /* the ids of the past must be tokens */
+    rvi_stage_need need;
     void (*drawn)(rvi_sampler *s, double p); /* told the probability of what was drawn; or NULL */
 } rvi_stage;
 
@@ -76,7 +89,8 @@ struct rvi_sampler {
     int32_t *counts; /* [n_vocab] all zero between stages */
     int n_vocab;
     rvi_rng rng;
-    double mu; /* mirostat: surprise in bits above which a token is dropped */
+    float *few; /* [RVI_DRAW_MOST] logits of rvi_sampler_pick_drawn */
+    double mu;  /* mirostat: surprise in bits above which a token is dropped */
     rvi_candidates set;
     const int32_t *past; /* of the present call */
     size_t n_past, n_prompt;
@@ -86,6 +100,9 @@ struct rvi_sampler {
 rv_status rvi_stages_parse(const char *order, const rvi_stage **stages, int *n,
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_stage_dry(rvi_sampler *s);
+void rvi_stage_temperature(rvi_sampler *s);
+void rvi_stage_top_p(rvi_sampler *s);
+int32_t rvi_sampler_draw(rvi_sampler *s); /* one of the candidates */
 /* Marks the tokens whose text holds one of the breakers. */
 rv_status rvi_dry_find_breakers(rvi_sampler *s, const rvi_tokenizer *t, const char *const *breakers,
                                 size_t n_breakers, rv_error *err) RVI_MUST_CHECK;

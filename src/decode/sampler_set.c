@@ -14,7 +14,7 @@
 
 #include "decode/sampler_internal.h"
 
-enum { LANES = 8, BLOCK = 64 };
+enum { LANES = RVI_SUM_LANES, BLOCK = 64 };
 
 /* exp(x) for x <= 0 in place, relative error below 1.5e-7 (seen: 9.6e-8); 0 below -86, where the
  * result would leave the normal floats. exp(x) = 2^k exp(r), k = round(x / ln 2), |r| <= ln 2 / 2,
@@ -58,7 +58,14 @@ float rvi_max(const float *x, int n)
     return best;
 }
 
-double rvi_sum(const float *x, int n)
+float rvi_min(const float *x, int n)
+{
+    float least = x[0];
+    for (int i = 1; i < n; i++) least = x[i] < least ? x[i] : least;
+    return least;
+}
+
+static double sum_block(const float *x, int n)
 {
     double sum[LANES] = {0}, rest = 0;
     int i = 0;
@@ -67,6 +74,19 @@ double rvi_sum(const float *x, int n)
     for (; i < n; i++) rest += (double)x[i];
     return (((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]))) +
            rest;
+}
+
+double rvi_sum(const float *x, int n)
+{
+    double sum = 0;
+    for (int run = 0; run < n; run += RVI_SUM_RUN) {
+        int end = RVI_MIN(run + RVI_SUM_RUN, n);
+        double of_run = 0;
+        for (int i = run; i < end; i += RVI_SUM_BLOCK)
+            of_run += sum_block(x + i, RVI_MIN(RVI_SUM_BLOCK, end - i));
+        sum += of_run;
+    }
+    return sum;
 }
 
 void rvi_candidates_scale(rvi_candidates *c, float shift, float divisor)
@@ -185,6 +205,7 @@ typedef struct cut {
     uint32_t last;
     int count;
     double mass;
+    bool is_rough; /* set if sums in two orders did not agree about where it is */
 } cut;
 
 enum { DIGITS = 3, DIGIT_MAX = 2048 };
@@ -223,6 +244,7 @@ static bool find_cut(const uint32_t *keys, const float *weights, int n_keys, cut
             digit = filled; /* they reached it in another order of summing: all of these stay */
             at->count = n[digit];
             at->mass = INFINITY;
+            at->is_rough = true;
             weights = NULL;
         }
         at->last |= digit << digits[d].shift;
@@ -256,7 +278,7 @@ static void set_keys_by_logit(rvi_candidates *c)
 void rvi_candidates_keep_best(rvi_candidates *c, int k)
 {
     int n_blocks = (c->n + BLOCK - 1) / BLOCK;
-    cut at = {0, k, INFINITY};
+    cut at = {0, k, INFINITY, false};
     if (k >= c->n) return;
     if (k <= n_blocks / 2) {
         for (int b = 0; b < n_blocks; b++)
@@ -271,17 +293,36 @@ void rvi_candidates_keep_best(rvi_candidates *c, int k)
 
 /* Candidates below a share of (1 - p) / n do not sum up to 1 - p, so none of them is needed to
  * reach p, and they can go before the selection proper (a little is left for rounding). */
+static bool keep_nucleus(rvi_candidates *c, double p, int n_all)
+{
+    cut at = {0, INT_MAX, p * c->total, false};
+    rvi_candidates_keep_heavy(c, 0.999 * (1 - p) * c->total / n_all);
+    set_keys_by_logit(c);
+    if (!find_cut(c->keys, c->weights, c->n, &at)) return false;
+    keep_until(c, at);
+    return !at.is_rough;
+}
+
 void rvi_candidates_keep_nucleus(rvi_candidates *c, double p)
 {
     rvi_candidates_weigh(c);
-    cut at = {0, INT_MAX, p * c->total};
-    rvi_candidates_keep_heavy(c, 0.999 * (1 - p) * c->total / c->n);
-    set_keys_by_logit(c);
-    if (find_cut(c->keys, c->weights, c->n, &at)) keep_until(c, at);
+    (void)keep_nucleus(c, p, c->n);
+}
+
+/* What is missing has lower logits than the lowest that is here. As long as the cut lies above
+ * that, the digits of its key are found among the same sums as with all candidates: digits before
+ * the cut's hold none of the missing ones, and a digit whose weight suffices without them does so
+ * with them, because adding to a sum never makes it smaller. */
+bool rvi_candidates_keep_nucleus_of(rvi_candidates *c, double p, double total, int n_all)
+{
+    float lowest = rvi_min(c->logits, c->n);
+    rvi_candidates_weigh(c);
+    c->total = total;
+    return keep_nucleus(c, p, n_all) && rvi_min(c->logits, c->n) > lowest;
 }
 
 void rvi_candidates_keep_lowest(rvi_candidates *c, double p)
 {
-    cut at = {0, INT_MAX, p * c->total};
+    cut at = {0, INT_MAX, p * c->total, false};
     if (find_cut(c->keys, c->weights, c->n, &at)) keep_until(c, at);
 }

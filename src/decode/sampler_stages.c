@@ -65,7 +65,7 @@ static bool temperature_active(const rv_sampling *o)
 
 /* Where a tiny temperature would carry the best logit out of the floats, logits are taken relative
  * to the best one first, which leaves the distribution as it is. */
-static void temperature(rvi_sampler *s)
+void rvi_stage_temperature(rvi_sampler *s)
 {
     rvi_candidates *c = &s->set;
     float t = s->o.temperature, best = rvi_max(c->logits, c->n);
@@ -130,7 +130,7 @@ static bool top_p_active(const rv_sampling *o)
 }
 
 /* Nucleus sampling (Holtzman et al. 2019): the most probable tokens until they reach top_p. */
-static void top_p(rvi_sampler *s)
+void rvi_stage_top_p(rvi_sampler *s)
 {
     rvi_candidates_keep_nucleus(&s->set, (double)s->o.top_p);
 }
@@ -191,17 +191,17 @@ static void mirostat_learn(rvi_sampler *s, double p)
 /* ---- the table, in the default order ---- */
 
 static const rvi_stage table[RVI_STAGES_MAX] = {
-    /* name, function, active, changes logits, reads the past, told of the draw */
-    {"penalties", penalties, penalties_active, true, true, NULL},
-    {"dry", rvi_stage_dry, dry_active, true, true, NULL},
-    {"top_n_sigma", top_n_sigma, top_n_sigma_active, false, false, NULL},
-    {"temperature", temperature, temperature_active, false, false, NULL},
-    {"top_k", top_k, top_k_active, false, false, NULL},
-    {"typical_p", typical_p, typical_p_active, false, false, NULL},
-    {"top_p", top_p, top_p_active, false, false, NULL},
-    {"min_p", min_p, min_p_active, false, false, NULL},
-    {"xtc", xtc, xtc_active, false, false, NULL},
-    {"mirostat", mirostat, mirostat_active, false, false, mirostat_learn},
+    /* name, function, active, changes logits, reads the past, needs, told of the draw */
+    {"penalties", penalties, penalties_active, true, true, RVI_NEEDS_ALL, NULL},
+    {"dry", rvi_stage_dry, dry_active, true, true, RVI_NEEDS_ALL, NULL},
+    {"top_n_sigma", top_n_sigma, top_n_sigma_active, false, false, RVI_NEEDS_ALL, NULL},
+    {"temperature", rvi_stage_temperature, temperature_active, false, false, RVI_NEEDS_BEST, NULL},
+    {"top_k", top_k, top_k_active, false, false, RVI_NEEDS_BEST, NULL},
+    {"typical_p", typical_p, typical_p_active, false, false, RVI_NEEDS_ALL, NULL},
+    {"top_p", rvi_stage_top_p, top_p_active, false, false, RVI_NEEDS_TOTAL, NULL},
+    {"min_p", min_p, min_p_active, false, false, RVI_NEEDS_BEST, NULL},
+    {"xtc", xtc, xtc_active, false, false, RVI_NEEDS_ALL, NULL},
+    {"mirostat", mirostat, mirostat_active, false, false, RVI_NEEDS_ALL, mirostat_learn},
 };
 
 static const rvi_stage *find(const char *name, size_t len)

@@ -54,6 +54,8 @@ rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_back
         ws->turns = rvi_alloc_array(rows, 2 * (size_t)m->rope.n_pairs * sizeof *ws->turns);
         ws->logits_host = be->ops->host_new(be, (size_t)max_logits * (size_t)h->n_vocab *
                                                     sizeof *ws->logits_host);
+        if (!st && be->ops->draws_new)
+            st = be->ops->draws_new(be, &ws->draws, max_logits, h->n_vocab, err);
     } else {
         ws->text_rows = rvi_alloc_array(rows, sizeof *ws->text_rows);
     }
@@ -83,6 +85,7 @@ void rvi_workspace_free(rvi_workspace *ws)
     for (size_t i = 0; i < RVI_COUNT(tensors); i++) ws->be->ops->tensor_free(ws->be, tensors[i]);
     rvi_free(ws->turns);
     ws->be->ops->host_free(ws->be, ws->logits_host);
+    if (ws->draws) ws->be->ops->draws_free(ws->be, ws->draws);
     rvi_free(ws->tokens);
     rvi_free(ws->lora_rows);
     rvi_free(ws->set_of);
@@ -521,6 +524,7 @@ static bool recall(rvi_workspace *ws, const rvi_row *row, rvi_then then)
 {
     const rvi_backend_ops *op = ws->be->ops;
     if (!op->again || ws->tap || ws->n_also || (then == RVI_THEN_BEST && !op->best)) return false;
+    if (then == RVI_THEN_DRAWN && !ws->draws) return false;
     rvi_pass_key key = {.owner = ws,
                         .kv = row->seq->pool,
                         .page = row->pos / RVI_PAGE_TOKENS,
@@ -607,6 +611,23 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     rvi_cols logits = compute_logits(m, ws, rows, which, n);
     (op->take ? op->take : op->fetch)(ws->be, logits, n, ws->logits_host);
     return ws->logits_host;
+}
+
+float *rvi_workspace_logits(rvi_workspace *ws, int i)
+{
+    int n_vocab = ws->be->ops->n_cols(ws->logits);
+    ws->be->ops->rows_read(ws->be, rvi_cols_of(ws->logits, 0, n_vocab), i,
+                           ws->logits_host + (size_t)i * (size_t)n_vocab);
+    return ws->logits_host;
+}
+
+const rvi_drawn *rvi_model_draw(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                                const int32_t *which, int n, const rvi_draw_ask *asks)
+{
+    if (!ws->draws) return NULL;
+    rvi_cols logits = compute_logits(m, ws, rows, which, n);
+    memcpy(ws->draws->asks, asks, (size_t)n * sizeof *asks);
+    return ws->be->ops->draw(ws->be, logits, n, ws->draws) ? ws->draws->rows : NULL;
 }
 
 bool rvi_model_best(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,

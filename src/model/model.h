@@ -115,7 +115,7 @@ void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx);
 
 /* What is asked for right behind the next pass, of any of its rows: a device then starts both
  * together. */
-typedef enum rvi_then { RVI_THEN_NOTHING, RVI_THEN_LOGITS, RVI_THEN_BEST } rvi_then;
+typedef enum rvi_then { RVI_THEN_NOTHING, RVI_THEN_LOGITS, RVI_THEN_BEST, RVI_THEN_DRAWN } rvi_then;
 void rvi_workspace_expect(rvi_workspace *ws, rvi_then then);
 
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
@@ -155,5 +155,12 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
  * rvi_model_logits. */
 bool rvi_model_best(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
                     const int32_t *which, int n, int32_t *out);
+/* Of the same logits what asks say (backend/draw.h), n of them, valid until the next call; the
+ * logits stay where they were computed. NULL: the backend does not draw: call rvi_model_logits. */
+const rvi_drawn *rvi_model_draw(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                                const int32_t *which, int n, const rvi_draw_ask *asks);
+/* After it: all logits of the i-th of them come to the host, where rvi_model_logits would have put
+ * them. Returns what that would have returned. */
+float *rvi_workspace_logits(rvi_workspace *ws, int i);
 
 #endif

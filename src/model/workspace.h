@@ -43,6 +43,7 @@ struct rvi_workspace {
     rvi_tensor *logits; /* [logits, n_vocab] */
     float *turns;       /* [rows, 2 n_pairs] angles, before they go to the backend */
     float *logits_host;
+    rvi_draws *draws; /* [logits]; NULL: the backend does not draw */
     rvi_then then;    /* what follows the next pass */
     bool is_recalled; /* the last pass and its logits are started when they are asked for */
     int32_t *tokens;

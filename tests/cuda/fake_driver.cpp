@@ -37,7 +37,7 @@ struct function {
      sizeof(rvi_cuda_##args##_args)},
 static const function functions[] = {
     ROW(rows_copy, copy) ROW(bring, bring) ROW(signal, signal) ROW(gather, gather) ROW(rms_norm, norm) ROW(layer_norm, norm)
-        ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair) ROW(best, best)
+        ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair) ROW(best, best) ROW(draw_look, draw) ROW(draw_weigh, draw)
             ROW(lora_down, lora) ROW(lora_up, lora) ROW(kv_write, kv_write) ROW(rope_kv, rope_kv)
                 ROW(attention, attention) ROW(attention_merge, attention)
                     ROW(attention_tiles, attention) ROW(rope_keys, rope_kv) ROW(attention_wide_64, attention) ROW(attention_wide_128, attention) ROW(attention_row, attention) ROW(attention_join, attention)

@@ -61,6 +61,14 @@ template <typename T> static inline T __shfl_xor_sync(unsigned, T v, int d)
     memcpy(&v, &bits, sizeof v);
     return v;
 }
+static inline double __shfl_xor_sync(unsigned mask, double v, int d)
+{
+    uint32_t half[2];
+    memcpy(half, &v, sizeof v);
+    for (uint32_t &h : half) h = __shfl_xor_sync(mask, h, d);
+    memcpy(&v, half, sizeof v);
+    return v;
+}
 template <typename T> static inline T __ldg(const T *p)
 {
     if ((uintptr_t)p % sizeof(T)) __builtin_trap(); /* a device would stop here too */
@@ -95,6 +103,18 @@ static inline uint32_t __float_as_uint(float f)
     uint32_t u;
     memcpy(&u, &f, sizeof u);
     return u;
+}
+static inline long long __double_as_longlong(double d)
+{
+    long long i;
+    memcpy(&i, &d, sizeof i);
+    return i;
+}
+static inline double __longlong_as_double(long long i)
+{
+    double d;
+    memcpy(&d, &i, sizeof d);
+    return d;
 }
 static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which)
 {

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "backend/draw.h"
+
 typedef uint64_t rvi_cuda_at;
 
 typedef struct rvi_cuda_cols {
@@ -129,6 +131,36 @@ typedef struct rvi_cuda_best_args {
     rvi_cuda_at parts, arrivals; /* of pieces: a float4 each; an int32_t, 0, for each row */
     int32_t pieces, zero;        /* of a row */
 } rvi_cuda_best_args;
+
+/* What draw_look tells draw_weigh of a row; arrivals are 0 between lists. */
+enum {
+    RVI_CUDA_DRAW_PIECE = 8192,        /* columns of a block */
+    RVI_CUDA_DRAW_COLUMNS = 256 << 10, /* at most */
+    RVI_CUDA_DRAW_PIECES = RVI_CUDA_DRAW_COLUMNS / RVI_CUDA_DRAW_PIECE,
+    RVI_CUDA_DRAW_BLOCKS = RVI_CUDA_DRAW_COLUMNS / RVI_SUM_BLOCK,
+    RVI_CUDA_DRAW_SPOTS = 8192, /* 8, 16 or 32 columns each */
+};
+typedef struct rvi_cuda_draw_head {
+    double random;
+    float temperature, top;
+    uint32_t floor;
+    int32_t wants, possible, n; /* n: collected */
+    int32_t looked, weighed;    /* arrivals */
+    int32_t zero[2];
+    int32_t flags[RVI_CUDA_DRAW_PIECES]; /* 1: NaN or infinite; 2: -INFINITY */
+} rvi_cuda_draw_head;
+
+/* scratch: a row's head; sums of weights, then of exps, of blocks; the largest of spots; ids, then
+ * logits. */
+enum {
+    RVI_CUDA_DRAW_BYTES = sizeof(rvi_cuda_draw_head) + RVI_CUDA_DRAW_BLOCKS * 16 +
+                          RVI_CUDA_DRAW_SPOTS * 4 + RVI_DRAW_MOST * 8
+};
+typedef struct rvi_cuda_draw_args {
+    rvi_cuda_cols x;
+    rvi_cuda_at asks, out, scratch; /* asks, out: pinned host memory */
+    int32_t pieces, spot;           /* blocks of a row; columns of a spot */
+} rvi_cuda_draw_args;
 
 typedef struct rvi_cuda_gather_args {
     rvi_cuda_cols out, x;

@@ -40,6 +40,8 @@
     X(add)                                                                                         \
     X(soft_cap)                                                                                    \
     X(best)                                                                                        \
+    X(draw_look)                                                                                   \
+    X(draw_weigh)                                                                                  \
     X(lora_down)                                                                                   \
     X(lora_up)                                                                                     \
     X(kv_write)                                                                                    \
@@ -266,6 +268,10 @@ void rvi_cuda_rows_read(rvi_backend *be, rvi_cols src, int row, float *dst);
 void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
 void rvi_cuda_take(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
 void rvi_cuda_best(rvi_backend *be, rvi_cols x, int n_rows, int32_t *out);
+rv_status rvi_cuda_draws_new(rvi_backend *be, rvi_draws **out, int n_rows, int n_cols,
+                             rv_error *err);
+void rvi_cuda_draws_free(rvi_backend *be, rvi_draws *d);
+bool rvi_cuda_draw(rvi_backend *be, rvi_cols x, int n_rows, rvi_draws *d);
 void rvi_cuda_fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
                         void (*fn)(void *ctx, int row, int first, int n, float *out), void *ctx);
 /* The next bytes of a pack, on the device. */

@@ -695,6 +695,7 @@ KERNEL best(rvi_cuda_best_args a)
 }
 
 #include "exact.cuh"
+#include "draw.cuh"
 #include "products.cuh"
 #include "row.cuh"
 #include "short.cuh"

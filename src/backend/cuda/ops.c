@@ -354,6 +354,9 @@ static const rvi_backend_ops cuda_ops = {
     .take = rvi_cuda_take,
     .again = rvi_cuda_again,
     .best = rvi_cuda_best,
+    .draws_new = rvi_cuda_draws_new,
+    .draws_free = rvi_cuda_draws_free,
+    .draw = rvi_cuda_draw,
     .host_new = rvi_cuda_host_new,
     .host_free = rvi_cuda_host_free,
     .submit = rvi_cuda_submit,
@@ -478,6 +481,8 @@ static int shared_part(rvi_cuda_kernel k)
     case RVI_CUDA_bring:
     case RVI_CUDA_gather:
     case RVI_CUDA_best:
+    case RVI_CUDA_draw_look:
+    case RVI_CUDA_draw_weigh:
     case RVI_CUDA_signal: return 100;
     default: return 0;
     }

@@ -306,6 +306,26 @@ static void best(rvi_backend *be, rvi_cols src, int n_rows, int32_t *out)
     s->on[DEVICE]->ops->best(s->on[DEVICE], src, n_rows, out);
 }
 
+static rv_status draws_new(rvi_backend *be, rvi_draws **out, int n_rows, int n_cols, rv_error *err)
+{
+    rvi_backend *on = split_of(be)->on[DEVICE];
+    *out = NULL;
+    return on->ops->draws_new ? on->ops->draws_new(on, out, n_rows, n_cols, err) : RV_OK;
+}
+
+static void draws_free(rvi_backend *be, rvi_draws *d)
+{
+    rvi_backend *on = split_of(be)->on[DEVICE];
+    if (d) on->ops->draws_free(on, d);
+}
+
+static bool draw(rvi_backend *be, rvi_cols src, int n_rows, rvi_draws *d)
+{
+    rvi_split *s = split_of(be);
+    src = reads(s, src, DEVICE);
+    return s->on[DEVICE]->ops->draw(s->on[DEVICE], src, n_rows, d);
+}
+
 static void *host_new(rvi_backend *be, size_t bytes)
 {
     rvi_backend *on = split_of(be)->on[DEVICE];
@@ -680,6 +700,9 @@ static const rvi_backend_ops split_ops = {
     .fetch = fetch,
     .take = take,
     .best = best,
+    .draws_new = draws_new,
+    .draws_free = draws_free,
+    .draw = draw,
     .host_new = host_new,
     .host_free = host_free,
     .submit = submit,
