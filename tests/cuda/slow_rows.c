@@ -694,6 +694,203 @@ static void layers(void **state)
     be->ops->free(be);
 }
 
+/* ---- adapters ---- */
+
+enum { LORA_OUT = 3, LORA_MOST_IN = 300, LORA_MOST_OUT = 330 };
+
+typedef struct lora_case {
+    int n_in, n_rows, n_groups; /* row r is in group r % (n_groups + 1), or in none */
+    int outs[LORA_OUT];
+    int ranks[8]; /* of a group's products, in turns; 0: the last */
+    int stacked;  /* adapters on each layer */
+} lora_case;
+
+typedef struct lora_matrix {
+    rvi_tensor *t;
+    float *x;
+} lora_matrix;
+
+static lora_matrix some_matrix(rvi_backend *be, int n_rows, int n_cols)
+{
+    size_t n = (size_t)n_rows * (size_t)n_cols;
+    lora_matrix m = {.x = rvi_alloc_array(n, sizeof *m.x)};
+    for (size_t i = 0; i < n; i++) m.x[i] = some();
+    rvi_tensor_view view = {.name = "adapter",
+                            .type = RVI_F32,
+                            .n_dims = 2,
+                            .shape = {(uint64_t)n_rows, (uint64_t)n_cols},
+                            .data = (const uint8_t *)m.x,
+                            .n_bytes = n * sizeof *m.x};
+    assert_ok(be->ops->floats_new(be, &m.t, &view, 0, err));
+    return m;
+}
+
+/* As a warp sums: lane l has columns l, l + 32, ...; then the tree. */
+static float warp_dot(const float *a, const float *b, int n)
+{
+    float lane[32] = {0};
+    for (int i = 0; i < n; i++) lane[i % 32] = fmaf(a[i], b[i], lane[i % 32]);
+    for (int d = 16; d; d >>= 1)
+        for (int i = 0; i < d; i++) lane[i] += lane[i + d];
+    return lane[0];
+}
+
+enum { LORA_GROUPS = 9, LORA_PRODUCTS = 24, LORA_ROWS_MOST = 64 };
+
+typedef struct lora_batch {
+    const lora_case *is;
+    int n_out, n_products; /* products: of a group */
+    rvi_tensor *in, *out;
+    float x[LORA_ROWS_MOST][LORA_MOST_IN], old[LORA_ROWS_MOST][LORA_OUT * LORA_MOST_OUT];
+    lora_matrix a[LORA_GROUPS][LORA_PRODUCTS], b[LORA_GROUPS][LORA_PRODUCTS];
+    rvi_lora_product products[LORA_GROUPS][LORA_PRODUCTS];
+    rvi_lora_group groups[LORA_GROUPS];
+    int32_t rows[LORA_GROUPS][LORA_ROWS_MOST];
+} lora_batch;
+
+static void some_group(rvi_backend *be, lora_batch *l, int g)
+{
+    const lora_case *h = l->is;
+    int n = 0, turn = g; /* groups have other ranks in other places */
+    for (int i = 0, at = 0; i < LORA_OUT && h->outs[i]; at += h->outs[i++])
+        for (int u = 0; u < h->stacked; u++, n++) {
+            if (!h->ranks[turn]) turn = 0;
+            int rank = h->ranks[turn++];
+            l->a[g][n] = some_matrix(be, rank, h->n_in);
+            l->b[g][n] = some_matrix(be, h->outs[i], rank);
+            l->products[g][n] = (rvi_lora_product){l->a[g][n].t, l->b[g][n].t, 0.25f + (float)n,
+                                                   rvi_cols_of(l->out, at, h->outs[i])};
+        }
+    l->n_products = n;
+    l->groups[g] = (rvi_lora_group){l->rows[g], 0, l->products[g], n};
+    for (int r = g; r < h->n_rows; r += h->n_groups + 1) l->rows[g][l->groups[g].n_rows++] = r;
+}
+
+static lora_batch *lora_batch_new(rvi_backend *be, const lora_case *h)
+{
+    lora_batch *l = rvi_zalloc(sizeof *l);
+    l->is = h;
+    for (int i = 0; i < LORA_OUT; i++) l->n_out += h->outs[i];
+    assert_ok(be->ops->rows_new(be, &l->in, h->n_rows, h->n_in, err));
+    assert_ok(be->ops->rows_new(be, &l->out, h->n_rows, l->n_out, err));
+    assert_ok(be->ops->reserve(be, h->n_rows, RVI_MAX(h->n_in, l->n_out), 0, err));
+    for (int r = 0; r < h->n_rows; r++) {
+        for (int i = 0; i < h->n_in; i++) l->x[r][i] = some();
+        for (int i = 0; i < l->n_out; i++) l->old[r][i] = some();
+    }
+    for (int g = 0; g < h->n_groups; g++) some_group(be, l, g);
+    return l;
+}
+
+static void lora_batch_free(rvi_backend *be, lora_batch *l)
+{
+    for (int g = 0; g < l->is->n_groups; g++)
+        for (int i = 0; i < l->n_products; i++) {
+            be->ops->tensor_free(be, l->a[g][i].t);
+            be->ops->tensor_free(be, l->b[g][i].t);
+            rvi_free(l->a[g][i].x);
+            rvi_free(l->b[g][i].x);
+        }
+    be->ops->tensor_free(be, l->in);
+    be->ops->tensor_free(be, l->out);
+    rvi_free(l);
+}
+
+static void put_lora_rows(rvi_backend *be, const lora_batch *l)
+{
+    for (int r = 0; r < l->is->n_rows; r++) {
+        be->ops->rows_write(be, rvi_cols_of(l->in, 0, l->is->n_in), r, l->x[r]);
+        be->ops->rows_write(be, rvi_cols_of(l->out, 0, l->n_out), r, l->old[r]);
+    }
+}
+
+/* What row r of group g is to be. */
+static void lora_want(const lora_batch *l, int g, int r, float *want)
+{
+    float low[RVI_MAX_RANK];
+    memcpy(want, l->old[r], (size_t)l->n_out * sizeof *want);
+    for (int i = 0; g < l->is->n_groups && i < l->n_products; i++) {
+        const rvi_lora_product *p = &l->products[g][i];
+        int rank = p->a->n_rows;
+        for (int j = 0; j < rank; j++)
+            low[j] = warp_dot(l->a[g][i].x + j * l->is->n_in, l->x[r], l->is->n_in) * p->scale;
+        for (int o = 0; o < p->out.n; o++)
+            want[p->out.first + o] += warp_dot(l->b[g][i].x + o * rank, low, rank);
+    }
+}
+
+/* All rows at once, with the bits of the order that is written down, in so many launches; then some
+ * of them alone. */
+static void check_adapters(rvi_backend *be, const lora_case *h, long launches)
+{
+    lora_batch *l = lora_batch_new(be, h);
+    rvi_cols x = rvi_cols_of(l->in, 0, h->n_in);
+    float want[LORA_OUT * LORA_MOST_OUT], got[LORA_OUT * LORA_MOST_OUT];
+    size_t bytes = (size_t)l->n_out * sizeof *want;
+    put_lora_rows(be, l);
+    be->ops->submit(be);
+    long before = fake()->launches;
+    be->ops->lora(be, x, l->groups, h->n_groups);
+    be->ops->submit(be);
+    if (!is_real()) assert_int_equal(fake()->launches - before, launches);
+    for (int r = 0; r < h->n_rows; r++) {
+        be->ops->rows_read(be, rvi_cols_of(l->out, 0, l->n_out), r, got);
+        lora_want(l, r % (h->n_groups + 1), r, want);
+        if (memcmp(got, want, bytes)) fail_msg("adapters, %d rows: row %d", h->n_rows, r);
+    }
+    put_lora_rows(be, l);
+    for (int r = 0; r < h->n_rows; r += 5) {
+        int g = r % (h->n_groups + 1);
+        if (g == h->n_groups) continue;
+        const rvi_lora_group one = {(const int32_t[]){r}, 1, l->products[g], l->n_products};
+        be->ops->lora(be, x, &one, 1);
+        be->ops->rows_read(be, rvi_cols_of(l->out, 0, l->n_out), r, got);
+        lora_want(l, g, r, want);
+        assert_memory_equal(got, want, bytes);
+    }
+    lora_batch_free(be, l);
+}
+
+static void adapters(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    seed = 11;
+    check_adapters(be, &(lora_case){64, 1, 1, {40}, {1}, 1}, 2);
+    check_adapters(be, &(lora_case){77, 8, 8, {96, 32, 33}, {8, 16, 3, 33}, 1}, 2);
+    check_adapters(be, &(lora_case){300, 20, 5, {330, 0, 0}, {16, 64, 5}, 3}, 2);
+    check_adapters(be, &(lora_case){100, 61, 2, {70, 31}, {16, 40}, 2}, 2); /* rows go together */
+    check_adapters(be, &(lora_case){100, 63, 8, {70, 31}, {7}, 1}, 2);
+    /* more than a line holds: group after group, and the last one in two pieces */
+    check_adapters(be, &(lora_case){33, 3, 2, {35, 34}, {700, 1024, 300}, 1}, 8);
+    be->ops->free(be);
+}
+
+/* Other adapters, in the same number, are the same list of commands. */
+static void graphs_of_adapters(void **state)
+{
+    (void)state;
+    if (is_real()) skip(); /* only the host's driver counts */
+    rvi_backend *be = open_device();
+    const lora_case is = {64, 6, 5, {40, 20}, {8}, 1};
+    seed = 12;
+    lora_batch *l = lora_batch_new(be, &is);
+    rvi_cols x = rvi_cols_of(l->in, 0, is.n_in);
+    be->ops->submit(be);
+    for (int turn = 0; turn < 5; turn++) {
+        rvi_lora_group order[5];
+        for (int g = 0; g < 5; g++) order[g] = l->groups[(g + turn) % 5];
+        long graphs = fake()->graphs, allocations = fake()->allocations;
+        be->ops->lora(be, x, order, 5);
+        be->ops->lora(be, x, order, 5);
+        be->ops->submit(be);
+        assert_int_equal(fake()->graphs - graphs, turn > 0);
+        assert_int_equal(fake()->allocations, allocations);
+    }
+    lora_batch_free(be, l);
+    be->ops->free(be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -705,6 +902,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(attention, reset, reset),
         cmocka_unit_test_setup_teardown(layers, reset, reset),
         cmocka_unit_test_setup_teardown(turning, reset, reset),
+        cmocka_unit_test_setup_teardown(adapters, reset, reset),
+        cmocka_unit_test_setup_teardown(graphs_of_adapters, reset, reset),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

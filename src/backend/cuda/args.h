@@ -136,15 +136,30 @@ typedef struct rvi_cuda_gather_args {
     int32_t row, zero; /* this */
 } rvi_cuda_gather_args;
 
-typedef struct rvi_cuda_lora_args {
-    rvi_cuda_cols out, x;
-    rvi_cuda_at a, b, rows, low; /* low: RVI_CUDA_LOW floats a row */
-    int32_t rank;
+/* Rows of a group of adapters that a block takes together, and the group's products. */
+typedef struct rvi_cuda_lora_tile {
+    int32_t first, n_rows;       /* in the list of rows; `first` is a line of `low` too */
+    int32_t product, n_products; /* in the list of products */
+} rvi_cuda_lora_tile;
+
+typedef struct rvi_cuda_lora_product {
+    rvi_cuda_at a, b, out; /* out: row 0 */
+    int32_t stride, n_out, rank;
+    int32_t low;   /* where A x lies in a line */
+    int32_t chain; /* products from here on that have this `out`; 0: an earlier one counts it */
     float scale;
+} rvi_cuda_lora_product;
+
+/* The lists lie in the staging area. */
+typedef struct rvi_cuda_lora_args {
+    rvi_cuda_cols x;
+    rvi_cuda_at tiles, products, rows; /* rows: int32_t each */
+    rvi_cuda_at low;                   /* RVI_CUDA_LOW floats a line */
 } rvi_cuda_lora_args;
 
 enum {
-    RVI_CUDA_LOW = 1024,    /* the largest rank */
+    RVI_CUDA_LOW = 1024,    /* the largest rank, and the ranks of a line together */
+    RVI_CUDA_LORA_ROWS = 8, /* of a tile at most */
     RVI_CUDA_CHUNK = 256,   /* keys whose softmax has one maximum */
     RVI_CUDA_PAGE = 32,     /* positions of a KV page */
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */

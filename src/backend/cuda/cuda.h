@@ -289,6 +289,9 @@ int rvi_cuda_segments(int n);               /* of a row of n columns */
 bool rvi_cuda_go_together(const rvi_matmul *m);
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
 
+/* lora.c */
+void rvi_cuda_lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
+
 /* train.c, train_linear.c: training */
 rv_status rvi_cuda_floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows,
                                int n_cols, rv_error *err);
