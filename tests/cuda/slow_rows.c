@@ -3,6 +3,8 @@
  * sees. RUVLLM_TEST_CUDA=system: on a real device. */
 #include "cuda/fake.h"
 
+#include "kernels/kernels.h"
+
 static bool is_real(void)
 {
     const char *name = getenv("RUVLLM_TEST_CUDA");
@@ -313,9 +315,24 @@ static void tiles_of_all_types(void **state)
     be->ops->free(be);
 }
 
+/* The same bytes in other pages. */
+static void move_pages(rvi_backend *be, rvi_kv_store *kv, int32_t *pages, int n_keys)
+{
+    int n = (n_keys - 1) / RVI_PAGE_TOKENS; /* the last one stays */
+    for (int i = 0; i + 1 < n; i += 2) {
+        int32_t first = pages[i], free_page = pages[n + 1];
+        be->ops->kv_copy_page(be, kv, free_page, first);
+        be->ops->kv_copy_page(be, kv, first, pages[i + 1]);
+        be->ops->kv_copy_page(be, kv, pages[i + 1], free_page);
+        pages[i] = pages[i + 1];
+        pages[i + 1] = first;
+    }
+}
+
 /* Queries of one row and of its neighbours: alone it has kernels of its own, with them it goes in
  * tiles. */
-static void check_attention(rvi_backend *be, int n_keys, int group, int head_size, int window)
+static void check_attention(rvi_backend *be, rv_kv_type type, int n_keys, int group, int head_size,
+                            int window)
 {
     enum { KV_HEADS = 2, NEAR = 3, MOST = 1300, PAGES = MOST / RVI_PAGE_TOKENS + 1 };
     int nk = KV_HEADS * head_size, nq = nk * group;
@@ -323,7 +340,7 @@ static void check_attention(rvi_backend *be, int n_keys, int group, int head_siz
                         .n_kv_heads = KV_HEADS,
                         .head_size = head_size,
                         .n_pages = PAGES,
-                        .type = RV_KV_F16};
+                        .type = type};
     rvi_kv_store *kv;
     rvi_tensor *rows, *out;
     int32_t pages[PAGES];
@@ -360,6 +377,7 @@ static void check_attention(rvi_backend *be, int n_keys, int group, int head_siz
                        at + n_keys - NEAR, NEAR);
     be->ops->rows_read(be, rvi_cols_of(out, 0, nq), NEAR - 1, want);
     be->ops->rows_write(be, rvi_cols_of(q, 0, nq), 0, x);
+    move_pages(be, kv, pages, n_keys);
     be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(q, 0, nq), kv, 0, &a,
                        at + n_keys - 1, 1);
     be->ops->rows_read(be, rvi_cols_of(out, 0, nq), 0, got);
@@ -375,10 +393,28 @@ static void check_attention(rvi_backend *be, int n_keys, int group, int head_siz
     rvi_free(got);
 }
 
+/* Keys and values of the first head that two pages have for a position; what was never written
+ * differs. */
+static void check_slot(const uint8_t *page, const uint8_t *page2, rv_kv_type type, int size,
+                       int slot)
+{
+    bool q8 = type == RV_KV_Q8;
+    size_t n = (size_t)size, s = (size_t)slot, width = q8 ? 1 : 2,
+           v = rvi_attn_k_bytes(q8 ? RVI_ATTN_Q8 : RVI_ATTN_F16, n), k_scale = n * RVI_PAGE_TOKENS;
+    for (size_t e = 0; e < n; e++) {
+        size_t at = q8 ? (e / 4 * RVI_PAGE_TOKENS + s) * 4 + e % 4 : (e * RVI_PAGE_TOKENS + s) * 2;
+        assert_memory_equal(page + at, page2 + at, width);
+    }
+    assert_memory_equal(page + v + s * n * width, page2 + v + s * n * width, n * width);
+    if (!q8) return;
+    assert_memory_equal(page + k_scale + s * 4, page2 + k_scale + s * 4, 4);
+    assert_memory_equal(page + v + k_scale + s * 4, page2 + v + k_scale + s * 4, 4);
+}
+
 /* A row whose query and key are turned and written by its own attention, against the same row with
  * two neighbours, where kernels of their own turn and write: the same bits, also in the pages. */
-static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, int head_size,
-                          bool interleaved)
+static void check_turning(rvi_backend *be, rv_kv_type type, int n_keys, int kv_heads, int group,
+                          int head_size, bool interleaved)
 {
     enum { NEAR = 3 };
     int nk = kv_heads * head_size, nq = nk * group, all = nq + 2 * nk;
@@ -387,7 +423,7 @@ static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, 
                         .n_kv_heads = kv_heads,
                         .head_size = head_size,
                         .n_pages = n_pages,
-                        .type = RV_KV_F16};
+                        .type = type};
     rvi_kv_store *kv[2];
     rvi_tensor *x, *out, *angles;
     int32_t *pages = rvi_alloc_array((size_t)n_pages, sizeof *pages);
@@ -444,10 +480,7 @@ static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, 
         be->ops->kv_read_page(be, kv[i], pages[(n_keys - 1) / RVI_PAGE_TOKENS],
                               page + (size_t)i * bytes);
     }
-    int slot = (n_keys - 1) % RVI_PAGE_TOKENS; /* what was never written differs */
-    for (int e = 0; e < head_size; e++)
-        assert_memory_equal(page + (e * RVI_PAGE_TOKENS + slot) * 2,
-                            page + bytes + (e * RVI_PAGE_TOKENS + slot) * 2, 2);
+    check_slot(page, page + bytes, type, head_size, (n_keys - 1) % RVI_PAGE_TOKENS);
     for (int i = 0; i < 2; i++) be->ops->kv_free(be, kv[i]);
     be->ops->tensor_free(be, x);
     be->ops->tensor_free(be, out);
@@ -465,11 +498,17 @@ static void turning(void **state)
     (void)state;
     rvi_backend *be = open_device();
     seed = 4;
-    check_turning(be, 3, 2, 3, 64, false);
-    check_turning(be, 65, 2, 4, 128, false); /* the key opens a chunk */
-    check_turning(be, 200, 1, 9, 32, true);
-    check_turning(be, 1025, 2, 2, 16, false);   /* and a run */
-    check_turning(be, 1100, 112, 1, 16, false); /* blocks that have several runs of a row */
+    check_turning(be, RV_KV_F16, 3, 2, 3, 64, false);
+    check_turning(be, RV_KV_F16, 65, 2, 4, 128, false); /* the key opens a chunk */
+    check_turning(be, RV_KV_F16, 200, 1, 9, 32, true);
+    check_turning(be, RV_KV_F16, 1025, 2, 2, 16, false); /* and a run */
+    check_turning(be, RV_KV_F16, 1100, 112, 1, 16,
+                  false); /* blocks that have several runs of a row */
+    check_turning(be, RV_KV_Q8, 3, 2, 3, 64, false);
+    check_turning(be, RV_KV_Q8, 65, 2, 4, 128, false);
+    check_turning(be, RV_KV_Q8, 200, 1, 9, 32, true);
+    check_turning(be, RV_KV_Q8, 1025, 2, 2, 16, false);
+    check_turning(be, RV_KV_Q8, 1100, 112, 1, 16, false);
     be->ops->free(be);
 }
 
@@ -478,15 +517,21 @@ static void attention(void **state)
     (void)state;
     rvi_backend *be = open_device();
     seed = 2;
-    check_attention(be, 3, 1, 128, 0);
-    check_attention(be, 64, 4, 64, 0);
-    check_attention(be, 65, 7, 80, 0);
-    check_attention(be, 300, 9, 16, 0); /* more heads than half a tile has */
-    check_attention(be, 300, 2, 128, 100);
-    check_attention(be, 1200, 2, 32, 0); /* more parts than a block merges */
+    check_attention(be, RV_KV_F16, 3, 1, 128, 0);
+    check_attention(be, RV_KV_F16, 64, 4, 64, 0);
+    check_attention(be, RV_KV_F16, 65, 7, 80, 0);
+    check_attention(be, RV_KV_F16, 300, 9, 16, 0); /* more heads than half a tile has */
+    check_attention(be, RV_KV_F16, 300, 2, 128, 100);
+    check_attention(be, RV_KV_F16, 1200, 2, 32, 0); /* more parts than a block merges */
+    check_attention(be, RV_KV_Q8, 3, 1, 128, 0);
+    check_attention(be, RV_KV_Q8, 64, 4, 64, 0);
+    check_attention(be, RV_KV_Q8, 300, 9, 16, 0);
+    check_attention(be, RV_KV_Q8, 300, 2, 128, 100);
+    check_attention(be, RV_KV_Q8, 1200, 2, 32, 0);
     const int sizes[] = {80, 128}, groups[] = {1, 4, 7};
     for (size_t i = 0; i < RVI_COUNT(sizes) * RVI_COUNT(groups); i++)
-        check_attention(be, 150, groups[i / 2], sizes[i % 2], 0);
+        for (int q8 = 0; q8 < 2; q8++)
+            check_attention(be, q8 ? RV_KV_Q8 : RV_KV_F16, 150, groups[i / 2], sizes[i % 2], 0);
     be->ops->free(be);
 }
 

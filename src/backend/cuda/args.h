@@ -196,6 +196,8 @@ enum {
     RVI_CUDA_QUERIES = 64,  /* heads of rows that a block takes together */
     RVI_CUDA_RUN = 4,       /* chunks that are merged before others, see attention.cuh */
     RVI_CUDA_KEY_SHARED = 65536 + 34816,
+    RVI_CUDA_BYTES_CHUNK = RVI_CUDA_KEYS * 2 * (128 + 4), /* of q8 */
+    RVI_CUDA_KEY_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK + 34816,
     RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
     RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
     RVI_CUDA_WIDE_STAGES = 3, /* and its chunks on their way */
@@ -205,6 +207,7 @@ enum {
     RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
     RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */
     RVI_CUDA_ROW_SHARED = 32768,
+    RVI_CUDA_ROW_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK,
     RVI_CUDA_RAW_BYTES = (RVI_CUDA_ROW_QUERIES + 3) * 128 * 4, /* raw_row of attention.cuh */
     RVI_CUDA_HEADS_SHARED = 96 << 10,
     RVI_CUDA_CLUSTER = 16,     /* blocks at most */

@@ -60,10 +60,12 @@
     X(product_tiles_64)                                                                            \
     X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
+    X(attention_tiles_q8)                                                                          \
     X(rope_keys)                                                                                   \
     X(attention_wide_64)                                                                           \
     X(attention_wide_128)                                                                          \
     X(attention_row)                                                                               \
+    X(attention_row_q8)                                                                            \
     X(heads_row)                                                                                   \
     X(attention_join)                                                                              \
     X(operands)                                                                                    \
