@@ -113,7 +113,7 @@ typedef struct rvi_lora_product {
 typedef struct rvi_lora_group {
     const int32_t *rows; /* of the batch, ascending, in no other group */
     int n_rows;
-    const rvi_lora_product *products;
+    const rvi_lora_product *products; /* those with the same `out` follow each other */
     int n_products;
 } rvi_lora_group;
 

@@ -697,6 +697,76 @@ static void default_mode(void **state)
     golden_close(&g);
 }
 
+enum { Q8_TOKENS = 200 };
+
+/* Logits of a text with a cache of this type, in such chunks. exact: of the CPU. */
+static void logits_with(rv_kv_type kv, bool exact, int chunk, float *out, int *n_vocab)
+{
+    golden g = {0};
+    feed f;
+    int32_t ids[Q8_TOKENS];
+    rvi_source *source;
+    rvi_cuda_options o = {
+        .n_threads = 1, .driver = driver(), .image = driver() ? "in the library" : NULL};
+    for (int i = 0; i < Q8_TOKENS; i++) ids[i] = (i * 37 + 11) % 300;
+    assert_ok(exact ? rvi_backend_cpu_new(&g.be, &(rvi_cpu_options){.n_threads = 1, .exact = true},
+                                          NULL, err)
+                    : rvi_backend_cuda_new(&g.be, &o, NULL, err));
+    assert_ok(rvi_source_open(&source, "tests/gguf/q-q4_k.gguf", err));
+    assert_ok(rvi_model_new(&g.m, g.be, source, NULL, err));
+    *n_vocab = g.m->hp.n_vocab;
+    if (out) {
+        feed_init(&f, g.m, Q8_TOKENS, chunk, kv);
+        feed_ids(&f, ids, Q8_TOKENS, chunk, NULL, out, NULL);
+        feed_deinit(&f);
+    }
+    golden_close(&g);
+}
+
+static double log_sum(const float *x, int n)
+{
+    double top = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++) top = RVI_MAX(top, (double)x[i]);
+    for (int i = 0; i < n; i++) sum += exp((double)x[i] - top);
+    return top + log(sum);
+}
+
+/* Of the rows of b from those of a, on average. */
+static double divergence(const float *a, const float *b, int n)
+{
+    double all = 0;
+    for (int r = 0; r < Q8_TOKENS; r++, a += n, b += n) {
+        double from = log_sum(a, n), to = log_sum(b, n);
+        for (int i = 0; i < n; i++)
+            all += exp((double)a[i] - from) * ((double)a[i] - from - ((double)b[i] - to));
+    }
+    return all / Q8_TOKENS;
+}
+
+/* Pages of q8: no further from the exact logits with pages of f32 than the CPU is with its pages of
+ * q8 (here two thirds of it), and the same bits in chunks of any size. */
+static void pages_of_bytes(void **state)
+{
+    (void)state;
+    int n;
+    logits_with(RV_KV_F32, true, 1, NULL, &n);
+    size_t bytes = (size_t)n * Q8_TOKENS * sizeof(float);
+    float *x[4];
+    for (int i = 0; i < 4; i++) x[i] = rvi_alloc_array(bytes, 1);
+    logits_with(RV_KV_F32, true, Q8_TOKENS, x[0], &n);
+    logits_with(RV_KV_Q8, true, Q8_TOKENS, x[1], &n);
+    logits_with(RV_KV_Q8, false, Q8_TOKENS, x[2], &n);
+    double cpu = divergence(x[0], x[1], n), gpu = divergence(x[0], x[2], n);
+    print_message("# q8: KL %.2e on the CPU, %.2e here\n", cpu, gpu);
+    assert_true(gpu > 0 && gpu <= 1.1 * cpu);
+    static const int chunks[] = {1, 9};
+    for (size_t i = 0; i < RVI_COUNT(chunks); i++) {
+        logits_with(RV_KV_Q8, false, chunks[i], x[3], &n);
+        assert_memory_equal(x[3], x[2], bytes);
+    }
+    for (int i = 0; i < 4; i++) rvi_free(x[i]);
+}
+
 /* The first of the largest, and rows that have none; odd widths. */
 static void best_of_rows(void **state)
 {
@@ -853,6 +923,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(compiled_for_another, reset, reset),
         cmocka_unit_test_setup_teardown(model_on_a_small_card, reset, reset),
         cmocka_unit_test_setup_teardown(default_mode, reset, reset),
+        cmocka_unit_test_setup_teardown(pages_of_bytes, reset, reset),
     };
     return cmocka_run_group_tests_name("cuda", tests, NULL, NULL);
 }

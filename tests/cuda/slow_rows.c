@@ -3,6 +3,8 @@
  * sees. RUVLLM_TEST_CUDA=system: on a real device. */
 #include "cuda/fake.h"
 
+#include "kernels/kernels.h"
+
 static bool is_real(void)
 {
     const char *name = getenv("RUVLLM_TEST_CUDA");
@@ -313,9 +315,24 @@ static void tiles_of_all_types(void **state)
     be->ops->free(be);
 }
 
+/* The same bytes in other pages. */
+static void move_pages(rvi_backend *be, rvi_kv_store *kv, int32_t *pages, int n_keys)
+{
+    int n = (n_keys - 1) / RVI_PAGE_TOKENS; /* the last one stays */
+    for (int i = 0; i + 1 < n; i += 2) {
+        int32_t first = pages[i], free_page = pages[n + 1];
+        be->ops->kv_copy_page(be, kv, free_page, first);
+        be->ops->kv_copy_page(be, kv, first, pages[i + 1]);
+        be->ops->kv_copy_page(be, kv, pages[i + 1], free_page);
+        pages[i] = pages[i + 1];
+        pages[i + 1] = first;
+    }
+}
+
 /* Queries of one row and of its neighbours: alone it has kernels of its own, with them it goes in
  * tiles. */
-static void check_attention(rvi_backend *be, int n_keys, int group, int head_size, int window)
+static void check_attention(rvi_backend *be, rv_kv_type type, int n_keys, int group, int head_size,
+                            int window)
 {
     enum { KV_HEADS = 2, NEAR = 3, MOST = 1300, PAGES = MOST / RVI_PAGE_TOKENS + 1 };
     int nk = KV_HEADS * head_size, nq = nk * group;
@@ -323,7 +340,7 @@ static void check_attention(rvi_backend *be, int n_keys, int group, int head_siz
                         .n_kv_heads = KV_HEADS,
                         .head_size = head_size,
                         .n_pages = PAGES,
-                        .type = RV_KV_F16};
+                        .type = type};
     rvi_kv_store *kv;
     rvi_tensor *rows, *out;
     int32_t pages[PAGES];
@@ -360,6 +377,7 @@ static void check_attention(rvi_backend *be, int n_keys, int group, int head_siz
                        at + n_keys - NEAR, NEAR);
     be->ops->rows_read(be, rvi_cols_of(out, 0, nq), NEAR - 1, want);
     be->ops->rows_write(be, rvi_cols_of(q, 0, nq), 0, x);
+    move_pages(be, kv, pages, n_keys);
     be->ops->attention(be, rvi_cols_of(out, 0, nq), rvi_cols_of(q, 0, nq), kv, 0, &a,
                        at + n_keys - 1, 1);
     be->ops->rows_read(be, rvi_cols_of(out, 0, nq), 0, got);
@@ -375,10 +393,28 @@ static void check_attention(rvi_backend *be, int n_keys, int group, int head_siz
     rvi_free(got);
 }
 
+/* Keys and values of the first head that two pages have for a position; what was never written
+ * differs. */
+static void check_slot(const uint8_t *page, const uint8_t *page2, rv_kv_type type, int size,
+                       int slot)
+{
+    bool q8 = type == RV_KV_Q8;
+    size_t n = (size_t)size, s = (size_t)slot, width = q8 ? 1 : 2,
+           v = rvi_attn_k_bytes(q8 ? RVI_ATTN_Q8 : RVI_ATTN_F16, n), k_scale = n * RVI_PAGE_TOKENS;
+    for (size_t e = 0; e < n; e++) {
+        size_t at = q8 ? (e / 4 * RVI_PAGE_TOKENS + s) * 4 + e % 4 : (e * RVI_PAGE_TOKENS + s) * 2;
+        assert_memory_equal(page + at, page2 + at, width);
+    }
+    assert_memory_equal(page + v + s * n * width, page2 + v + s * n * width, n * width);
+    if (!q8) return;
+    assert_memory_equal(page + k_scale + s * 4, page2 + k_scale + s * 4, 4);
+    assert_memory_equal(page + v + k_scale + s * 4, page2 + v + k_scale + s * 4, 4);
+}
+
 /* A row whose query and key are turned and written by its own attention, against the same row with
  * two neighbours, where kernels of their own turn and write: the same bits, also in the pages. */
-static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, int head_size,
-                          bool interleaved)
+static void check_turning(rvi_backend *be, rv_kv_type type, int n_keys, int kv_heads, int group,
+                          int head_size, bool interleaved)
 {
     enum { NEAR = 3 };
     int nk = kv_heads * head_size, nq = nk * group, all = nq + 2 * nk;
@@ -387,7 +423,7 @@ static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, 
                         .n_kv_heads = kv_heads,
                         .head_size = head_size,
                         .n_pages = n_pages,
-                        .type = RV_KV_F16};
+                        .type = type};
     rvi_kv_store *kv[2];
     rvi_tensor *x, *out, *angles;
     int32_t *pages = rvi_alloc_array((size_t)n_pages, sizeof *pages);
@@ -444,10 +480,7 @@ static void check_turning(rvi_backend *be, int n_keys, int kv_heads, int group, 
         be->ops->kv_read_page(be, kv[i], pages[(n_keys - 1) / RVI_PAGE_TOKENS],
                               page + (size_t)i * bytes);
     }
-    int slot = (n_keys - 1) % RVI_PAGE_TOKENS; /* what was never written differs */
-    for (int e = 0; e < head_size; e++)
-        assert_memory_equal(page + (e * RVI_PAGE_TOKENS + slot) * 2,
-                            page + bytes + (e * RVI_PAGE_TOKENS + slot) * 2, 2);
+    check_slot(page, page + bytes, type, head_size, (n_keys - 1) % RVI_PAGE_TOKENS);
     for (int i = 0; i < 2; i++) be->ops->kv_free(be, kv[i]);
     be->ops->tensor_free(be, x);
     be->ops->tensor_free(be, out);
@@ -465,11 +498,17 @@ static void turning(void **state)
     (void)state;
     rvi_backend *be = open_device();
     seed = 4;
-    check_turning(be, 3, 2, 3, 64, false);
-    check_turning(be, 65, 2, 4, 128, false); /* the key opens a chunk */
-    check_turning(be, 200, 1, 9, 32, true);
-    check_turning(be, 1025, 2, 2, 16, false);   /* and a run */
-    check_turning(be, 1100, 112, 1, 16, false); /* blocks that have several runs of a row */
+    check_turning(be, RV_KV_F16, 3, 2, 3, 64, false);
+    check_turning(be, RV_KV_F16, 65, 2, 4, 128, false); /* the key opens a chunk */
+    check_turning(be, RV_KV_F16, 200, 1, 9, 32, true);
+    check_turning(be, RV_KV_F16, 1025, 2, 2, 16, false); /* and a run */
+    check_turning(be, RV_KV_F16, 1100, 112, 1, 16,
+                  false); /* blocks that have several runs of a row */
+    check_turning(be, RV_KV_Q8, 3, 2, 3, 64, false);
+    check_turning(be, RV_KV_Q8, 65, 2, 4, 128, false);
+    check_turning(be, RV_KV_Q8, 200, 1, 9, 32, true);
+    check_turning(be, RV_KV_Q8, 1025, 2, 2, 16, false);
+    check_turning(be, RV_KV_Q8, 1100, 112, 1, 16, false);
     be->ops->free(be);
 }
 
@@ -478,15 +517,21 @@ static void attention(void **state)
     (void)state;
     rvi_backend *be = open_device();
     seed = 2;
-    check_attention(be, 3, 1, 128, 0);
-    check_attention(be, 64, 4, 64, 0);
-    check_attention(be, 65, 7, 80, 0);
-    check_attention(be, 300, 9, 16, 0); /* more heads than half a tile has */
-    check_attention(be, 300, 2, 128, 100);
-    check_attention(be, 1200, 2, 32, 0); /* more parts than a block merges */
+    check_attention(be, RV_KV_F16, 3, 1, 128, 0);
+    check_attention(be, RV_KV_F16, 64, 4, 64, 0);
+    check_attention(be, RV_KV_F16, 65, 7, 80, 0);
+    check_attention(be, RV_KV_F16, 300, 9, 16, 0); /* more heads than half a tile has */
+    check_attention(be, RV_KV_F16, 300, 2, 128, 100);
+    check_attention(be, RV_KV_F16, 1200, 2, 32, 0); /* more parts than a block merges */
+    check_attention(be, RV_KV_Q8, 3, 1, 128, 0);
+    check_attention(be, RV_KV_Q8, 64, 4, 64, 0);
+    check_attention(be, RV_KV_Q8, 300, 9, 16, 0);
+    check_attention(be, RV_KV_Q8, 300, 2, 128, 100);
+    check_attention(be, RV_KV_Q8, 1200, 2, 32, 0);
     const int sizes[] = {80, 128}, groups[] = {1, 4, 7};
     for (size_t i = 0; i < RVI_COUNT(sizes) * RVI_COUNT(groups); i++)
-        check_attention(be, 150, groups[i / 2], sizes[i % 2], 0);
+        for (int q8 = 0; q8 < 2; q8++)
+            check_attention(be, q8 ? RV_KV_Q8 : RV_KV_F16, 150, groups[i / 2], sizes[i % 2], 0);
     be->ops->free(be);
 }
 
@@ -694,6 +739,203 @@ static void layers(void **state)
     be->ops->free(be);
 }
 
+/* ---- adapters ---- */
+
+enum { LORA_OUT = 3, LORA_MOST_IN = 300, LORA_MOST_OUT = 330 };
+
+typedef struct lora_case {
+    int n_in, n_rows, n_groups; /* row r is in group r % (n_groups + 1), or in none */
+    int outs[LORA_OUT];
+    int ranks[8]; /* of a group's products, in turns; 0: the last */
+    int stacked;  /* adapters on each layer */
+} lora_case;
+
+typedef struct lora_matrix {
+    rvi_tensor *t;
+    float *x;
+} lora_matrix;
+
+static lora_matrix some_matrix(rvi_backend *be, int n_rows, int n_cols)
+{
+    size_t n = (size_t)n_rows * (size_t)n_cols;
+    lora_matrix m = {.x = rvi_alloc_array(n, sizeof *m.x)};
+    for (size_t i = 0; i < n; i++) m.x[i] = some();
+    rvi_tensor_view view = {.name = "adapter",
+                            .type = RVI_F32,
+                            .n_dims = 2,
+                            .shape = {(uint64_t)n_rows, (uint64_t)n_cols},
+                            .data = (const uint8_t *)m.x,
+                            .n_bytes = n * sizeof *m.x};
+    assert_ok(be->ops->floats_new(be, &m.t, &view, 0, err));
+    return m;
+}
+
+/* As a warp sums: lane l has columns l, l + 32, ...; then the tree. */
+static float warp_dot(const float *a, const float *b, int n)
+{
+    float lane[32] = {0};
+    for (int i = 0; i < n; i++) lane[i % 32] = fmaf(a[i], b[i], lane[i % 32]);
+    for (int d = 16; d; d >>= 1)
+        for (int i = 0; i < d; i++) lane[i] += lane[i + d];
+    return lane[0];
+}
+
+enum { LORA_GROUPS = 9, LORA_PRODUCTS = 24, LORA_ROWS_MOST = 64 };
+
+typedef struct lora_batch {
+    const lora_case *is;
+    int n_out, n_products; /* products: of a group */
+    rvi_tensor *in, *out;
+    float x[LORA_ROWS_MOST][LORA_MOST_IN], old[LORA_ROWS_MOST][LORA_OUT * LORA_MOST_OUT];
+    lora_matrix a[LORA_GROUPS][LORA_PRODUCTS], b[LORA_GROUPS][LORA_PRODUCTS];
+    rvi_lora_product products[LORA_GROUPS][LORA_PRODUCTS];
+    rvi_lora_group groups[LORA_GROUPS];
+    int32_t rows[LORA_GROUPS][LORA_ROWS_MOST];
+} lora_batch;
+
+static void some_group(rvi_backend *be, lora_batch *l, int g)
+{
+    const lora_case *h = l->is;
+    int n = 0, turn = g; /* groups have other ranks in other places */
+    for (int i = 0, at = 0; i < LORA_OUT && h->outs[i]; at += h->outs[i++])
+        for (int u = 0; u < h->stacked; u++, n++) {
+            if (!h->ranks[turn]) turn = 0;
+            int rank = h->ranks[turn++];
+            l->a[g][n] = some_matrix(be, rank, h->n_in);
+            l->b[g][n] = some_matrix(be, h->outs[i], rank);
+            l->products[g][n] = (rvi_lora_product){l->a[g][n].t, l->b[g][n].t, 0.25f + (float)n,
+                                                   rvi_cols_of(l->out, at, h->outs[i])};
+        }
+    l->n_products = n;
+    l->groups[g] = (rvi_lora_group){l->rows[g], 0, l->products[g], n};
+    for (int r = g; r < h->n_rows; r += h->n_groups + 1) l->rows[g][l->groups[g].n_rows++] = r;
+}
+
+static lora_batch *lora_batch_new(rvi_backend *be, const lora_case *h)
+{
+    lora_batch *l = rvi_zalloc(sizeof *l);
+    l->is = h;
+    for (int i = 0; i < LORA_OUT; i++) l->n_out += h->outs[i];
+    assert_ok(be->ops->rows_new(be, &l->in, h->n_rows, h->n_in, err));
+    assert_ok(be->ops->rows_new(be, &l->out, h->n_rows, l->n_out, err));
+    assert_ok(be->ops->reserve(be, h->n_rows, RVI_MAX(h->n_in, l->n_out), 0, err));
+    for (int r = 0; r < h->n_rows; r++) {
+        for (int i = 0; i < h->n_in; i++) l->x[r][i] = some();
+        for (int i = 0; i < l->n_out; i++) l->old[r][i] = some();
+    }
+    for (int g = 0; g < h->n_groups; g++) some_group(be, l, g);
+    return l;
+}
+
+static void lora_batch_free(rvi_backend *be, lora_batch *l)
+{
+    for (int g = 0; g < l->is->n_groups; g++)
+        for (int i = 0; i < l->n_products; i++) {
+            be->ops->tensor_free(be, l->a[g][i].t);
+            be->ops->tensor_free(be, l->b[g][i].t);
+            rvi_free(l->a[g][i].x);
+            rvi_free(l->b[g][i].x);
+        }
+    be->ops->tensor_free(be, l->in);
+    be->ops->tensor_free(be, l->out);
+    rvi_free(l);
+}
+
+static void put_lora_rows(rvi_backend *be, const lora_batch *l)
+{
+    for (int r = 0; r < l->is->n_rows; r++) {
+        be->ops->rows_write(be, rvi_cols_of(l->in, 0, l->is->n_in), r, l->x[r]);
+        be->ops->rows_write(be, rvi_cols_of(l->out, 0, l->n_out), r, l->old[r]);
+    }
+}
+
+/* What row r of group g is to be. */
+static void lora_want(const lora_batch *l, int g, int r, float *want)
+{
+    float low[RVI_MAX_RANK];
+    memcpy(want, l->old[r], (size_t)l->n_out * sizeof *want);
+    for (int i = 0; g < l->is->n_groups && i < l->n_products; i++) {
+        const rvi_lora_product *p = &l->products[g][i];
+        int rank = p->a->n_rows;
+        for (int j = 0; j < rank; j++)
+            low[j] = warp_dot(l->a[g][i].x + j * l->is->n_in, l->x[r], l->is->n_in) * p->scale;
+        for (int o = 0; o < p->out.n; o++)
+            want[p->out.first + o] += warp_dot(l->b[g][i].x + o * rank, low, rank);
+    }
+}
+
+/* All rows at once, with the bits of the order that is written down, in so many launches; then some
+ * of them alone. */
+static void check_adapters(rvi_backend *be, const lora_case *h, long launches)
+{
+    lora_batch *l = lora_batch_new(be, h);
+    rvi_cols x = rvi_cols_of(l->in, 0, h->n_in);
+    float want[LORA_OUT * LORA_MOST_OUT], got[LORA_OUT * LORA_MOST_OUT];
+    size_t bytes = (size_t)l->n_out * sizeof *want;
+    put_lora_rows(be, l);
+    be->ops->submit(be);
+    long before = fake()->launches;
+    be->ops->lora(be, x, l->groups, h->n_groups);
+    be->ops->submit(be);
+    if (!is_real()) assert_int_equal(fake()->launches - before, launches);
+    for (int r = 0; r < h->n_rows; r++) {
+        be->ops->rows_read(be, rvi_cols_of(l->out, 0, l->n_out), r, got);
+        lora_want(l, r % (h->n_groups + 1), r, want);
+        if (memcmp(got, want, bytes)) fail_msg("adapters, %d rows: row %d", h->n_rows, r);
+    }
+    put_lora_rows(be, l);
+    for (int r = 0; r < h->n_rows; r += 5) {
+        int g = r % (h->n_groups + 1);
+        if (g == h->n_groups) continue;
+        const rvi_lora_group one = {(const int32_t[]){r}, 1, l->products[g], l->n_products};
+        be->ops->lora(be, x, &one, 1);
+        be->ops->rows_read(be, rvi_cols_of(l->out, 0, l->n_out), r, got);
+        lora_want(l, g, r, want);
+        assert_memory_equal(got, want, bytes);
+    }
+    lora_batch_free(be, l);
+}
+
+static void adapters(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    seed = 11;
+    check_adapters(be, &(lora_case){64, 1, 1, {40}, {1}, 1}, 2);
+    check_adapters(be, &(lora_case){77, 8, 8, {96, 32, 33}, {8, 16, 3, 33}, 1}, 2);
+    check_adapters(be, &(lora_case){300, 20, 5, {330, 0, 0}, {16, 64, 5}, 3}, 2);
+    check_adapters(be, &(lora_case){100, 61, 2, {70, 31}, {16, 40}, 2}, 2); /* rows go together */
+    check_adapters(be, &(lora_case){100, 63, 8, {70, 31}, {7}, 1}, 2);
+    /* more than a line holds: group after group, and the last one in two pieces */
+    check_adapters(be, &(lora_case){33, 3, 2, {35, 34}, {700, 1024, 300}, 1}, 8);
+    be->ops->free(be);
+}
+
+/* Other adapters, in the same number, are the same list of commands. */
+static void graphs_of_adapters(void **state)
+{
+    (void)state;
+    if (is_real()) skip(); /* only the host's driver counts */
+    rvi_backend *be = open_device();
+    const lora_case is = {64, 6, 5, {40, 20}, {8}, 1};
+    seed = 12;
+    lora_batch *l = lora_batch_new(be, &is);
+    rvi_cols x = rvi_cols_of(l->in, 0, is.n_in);
+    be->ops->submit(be);
+    for (int turn = 0; turn < 5; turn++) {
+        rvi_lora_group order[5];
+        for (int g = 0; g < 5; g++) order[g] = l->groups[(g + turn) % 5];
+        long graphs = fake()->graphs, allocations = fake()->allocations;
+        be->ops->lora(be, x, order, 5);
+        be->ops->lora(be, x, order, 5);
+        be->ops->submit(be);
+        assert_int_equal(fake()->graphs - graphs, turn > 0);
+        assert_int_equal(fake()->allocations, allocations);
+    }
+    lora_batch_free(be, l);
+    be->ops->free(be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -705,6 +947,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(attention, reset, reset),
         cmocka_unit_test_setup_teardown(layers, reset, reset),
         cmocka_unit_test_setup_teardown(turning, reset, reset),
+        cmocka_unit_test_setup_teardown(adapters, reset, reset),
+        cmocka_unit_test_setup_teardown(graphs_of_adapters, reset, reset),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

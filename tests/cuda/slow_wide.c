@@ -29,7 +29,7 @@ typedef struct shape {
     int n_keys, n_rows, kv_heads, group, head_size, window;
     float soft_cap;
     int n_pairs; /* of a head, that turn; 0: none */
-    bool interleaved;
+    bool interleaved, q8;
 } shape;
 
 enum { MOST = 2600, PAGES = MOST / RVI_PAGE_TOKENS + 1 };
@@ -84,7 +84,7 @@ static void check(rvi_backend *be, const shape *s, int each)
                         .n_kv_heads = s->kv_heads,
                         .head_size = s->head_size,
                         .n_pages = PAGES,
-                        .type = RV_KV_F16};
+                        .type = s->q8 ? RV_KV_Q8 : RV_KV_F16};
     int32_t pages[PAGES];
     static rvi_kv_row at[MOST];
     float *x = rvi_alloc_array((size_t)n, sizeof *x),
@@ -144,6 +144,15 @@ static void alone_and_together(void **state)
                    .head_size = 64,
                    .n_pairs = 24},
           16);
+    check(be,
+          &(shape){.n_keys = 330,
+                   .n_rows = 65,
+                   .kv_heads = 16,
+                   .group = 4,
+                   .head_size = 64,
+                   .n_pairs = 24,
+                   .q8 = true},
+          16);
     for (int group = 1; group <= 7; group += 3) /* heads that no kernel of their own takes */
         check(be,
               &(shape){.n_keys = 100,
@@ -199,6 +208,20 @@ static void shapes(void **state)
         {.n_keys = 900, .n_rows = 333, .kv_heads = 6, .group = 1, .head_size = 80, .n_pairs = 40},
         {.n_keys = 1030, .n_rows = 1000, .kv_heads = 2, .group = 4, .head_size = 80, .n_pairs = 40},
         {.n_keys = 700, .n_rows = 650, .kv_heads = 2, .group = 7, .head_size = 80, .n_pairs = 16},
+        {.n_keys = 1500,
+         .n_rows = 1021,
+         .kv_heads = 8,
+         .group = 4,
+         .head_size = 128,
+         .n_pairs = 64,
+         .q8 = true},
+        {.n_keys = 900,
+         .n_rows = 333,
+         .kv_heads = 6,
+         .group = 2,
+         .head_size = 80,
+         .window = 300,
+         .q8 = true},
     };
     for (size_t i = 0; i < RVI_COUNT(list); i++) check(be, &list[i], 13);
     be->ops->free(be);

@@ -168,15 +168,30 @@ typedef struct rvi_cuda_gather_args {
     int32_t row, zero; /* this */
 } rvi_cuda_gather_args;
 
-typedef struct rvi_cuda_lora_args {
-    rvi_cuda_cols out, x;
-    rvi_cuda_at a, b, rows, low; /* low: RVI_CUDA_LOW floats a row */
-    int32_t rank;
+/* Rows of a group of adapters that a block takes together, and the group's products. */
+typedef struct rvi_cuda_lora_tile {
+    int32_t first, n_rows;       /* in the list of rows; `first` is a line of `low` too */
+    int32_t product, n_products; /* in the list of products */
+} rvi_cuda_lora_tile;
+
+typedef struct rvi_cuda_lora_product {
+    rvi_cuda_at a, b, out; /* out: row 0 */
+    int32_t stride, n_out, rank;
+    int32_t low;   /* where A x lies in a line */
+    int32_t chain; /* products from here on that have this `out`; 0: an earlier one counts it */
     float scale;
+} rvi_cuda_lora_product;
+
+/* The lists lie in the staging area. */
+typedef struct rvi_cuda_lora_args {
+    rvi_cuda_cols x;
+    rvi_cuda_at tiles, products, rows; /* rows: int32_t each */
+    rvi_cuda_at low;                   /* RVI_CUDA_LOW floats a line */
 } rvi_cuda_lora_args;
 
 enum {
-    RVI_CUDA_LOW = 1024,    /* the largest rank */
+    RVI_CUDA_LOW = 1024,    /* the largest rank, and the ranks of a line together */
+    RVI_CUDA_LORA_ROWS = 8, /* of a tile at most */
     RVI_CUDA_CHUNK = 256,   /* keys whose softmax has one maximum */
     RVI_CUDA_PAGE = 32,     /* positions of a KV page */
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
@@ -213,6 +228,8 @@ enum {
     RVI_CUDA_QUERIES = 64,  /* heads of rows that a block takes together */
     RVI_CUDA_RUN = 4,       /* chunks that are merged before others, see attention.cuh */
     RVI_CUDA_KEY_SHARED = 65536 + 34816,
+    RVI_CUDA_BYTES_CHUNK = RVI_CUDA_KEYS * 2 * (128 + 4), /* of q8 */
+    RVI_CUDA_KEY_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK + 34816,
     RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
     RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
     RVI_CUDA_WIDE_STAGES = 3, /* and its chunks on their way */
@@ -222,6 +239,7 @@ enum {
     RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
     RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */
     RVI_CUDA_ROW_SHARED = 32768,
+    RVI_CUDA_ROW_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK,
     RVI_CUDA_RAW_BYTES = (RVI_CUDA_ROW_QUERIES + 3) * 128 * 4, /* raw_row of attention.cuh */
     RVI_CUDA_HEADS_SHARED = 96 << 10,
     RVI_CUDA_CLUSTER = 16,     /* blocks at most */

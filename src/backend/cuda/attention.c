@@ -321,7 +321,7 @@ static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows,
 static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_attention *a)
 {
     int n = kv->spec.head_size;
-    return !c->exact && kv->type == RVI_ATTN_F16 && n % 16 == 0 && n <= 128 &&
+    return !c->exact && kv->type != RVI_ATTN_F32 && n % 16 == 0 && n <= 128 &&
            a->n_heads / kv->spec.n_kv_heads <= RVI_CUDA_QUERIES;
 }
 
@@ -407,7 +407,9 @@ static bool join_product(rvi_cuda *c, const rvi_cuda_attention_args *args)
     rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
     int group = args->n_heads / args->kv.n_kv_heads, per_head = args->kv.head_size / 16, splits = 1;
     rvi_cuda_product_args p;
-    if (!c->has_clusters || !args->early || !last || !rvi_cuda_is_row(last->kernel)) return false;
+    if (!c->has_clusters || args->kv.type != RVI_ATTN_F16 || !args->early || !last ||
+        !rvi_cuda_is_row(last->kernel))
+        return false;
     memcpy(&p, last->args, sizeof p);
     if (!is_product_of(&p, args) || p.x.n > RVI_CUDA_SHORT) return false;
     cluster k = cluster_for(&p, group, per_head);
@@ -459,25 +461,27 @@ static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args
         args->arrivals = kv->arrivals;
     int blocks = RVI_MAX(args->n_parts, 1);
     if (runs) blocks = RVI_MIN(blocks, RVI_MAX(c->n_blocks / heads, 1));
+    bool q8 = args->kv.type == RVI_ATTN_Q8;
     rvi_cuda_command *k = rvi_cuda_add(
-        c, RVI_CUDA_attention_row,
+        c, q8 ? RVI_CUDA_attention_row_q8 : RVI_CUDA_attention_row,
         (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows, (uint32_t)blocks},
         RVI_CUDA_ATTENTION, args, sizeof *args);
-    if (k) k->shared = RVI_CUDA_ROW_SHARED;
+    if (k) k->shared = q8 ? RVI_CUDA_ROW_SHARED_Q8 : RVI_CUDA_ROW_SHARED;
     return true;
 }
 
 static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
 {
     int most = RVI_CUDA_QUERIES / (args->n_heads / args->kv.n_kv_heads); /* rows of a tile */
+    bool q8 = args->kv.type == RVI_ATTN_Q8;
     args->runs = p->runs;
     args->n_splits = (p->longest + most - 1) / most;
-    rvi_cuda_command *k = rvi_cuda_add(c, RVI_CUDA_attention_tiles,
-                                       (uint32_t[]){(uint32_t)args->kv.n_kv_heads,
-                                                    (uint32_t)(p->n_runs * args->n_splits),
-                                                    (uint32_t)RVI_MAX(args->n_parts, 1)},
-                                       RVI_CUDA_ATTENTION, args, sizeof *args);
-    if (k) k->shared = RVI_CUDA_KEY_SHARED;
+    rvi_cuda_command *k = rvi_cuda_add(
+        c, q8 ? RVI_CUDA_attention_tiles_q8 : RVI_CUDA_attention_tiles,
+        (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)(p->n_runs * args->n_splits),
+                     (uint32_t)RVI_MAX(args->n_parts, 1)},
+        RVI_CUDA_ATTENTION, args, sizeof *args);
+    if (k) k->shared = q8 ? RVI_CUDA_KEY_SHARED_Q8 : RVI_CUDA_KEY_SHARED;
 }
 
 /* So many neighbours that blocks with more queries are mostly full. */
@@ -485,7 +489,8 @@ static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_
 {
     int size = args->kv.head_size, share = args->n_heads / args->kv.n_kv_heads,
         most = RVI_CUDA_WIDE_QUERIES / share;
-    if (!c->has_groups || (size != 64 && size != 128) || args->n_parts || !most ||
+    if (!c->has_groups || args->kv.type != RVI_ATTN_F16 || (size != 64 && size != 128) ||
+        args->n_parts || !most ||
         (args->q.at | args->out.at | (rvi_cuda_at)args->q.stride * sizeof(float) |
          (rvi_cuda_at)args->out.stride * sizeof(float)) %
             16)

@@ -1,4 +1,4 @@
-/* attention.cuh - attention over pages of f16 on the tensor cores, for heads of 16 to 128 elements (multiples of 16).
+/* attention.cuh - attention over pages of f16 and q8 on the tensor cores, for heads of 16 to 128 elements (multiples of 16).
  *
  *  query   Times the attention's scale and, where there is no soft cap, log2(e); then rounded to f16.
  *  chunk   64 keys by absolute position. Scores: mma.m16n8k16 over 16 elements at a time, in order. m: their maximum;
@@ -9,9 +9,12 @@
  *
  * Values are taken to be finite: a key that a query does not see, but another one of its tile does, has p = 0.
  *
- * The heads that share keys are queries of one tile, and so are neighbouring rows of a sequence. */
+ * The heads that share keys are queries of one tile, and so are neighbouring rows of a sequence.
+ *
+ * Pages of q8 become what pages of f16 would be, a chunk at a time: an element is its byte times the scale of its key or
+ * value, in f32, rounded to f16. Their bytes come to shared memory first, while the chunk before is computed. */
 
-enum { KEYS = RVI_CUDA_KEYS, TILE_QUERIES = RVI_CUDA_QUERIES, CHUNK_BYTES = 2 * KEYS * 128 * 2, NO_CHUNK = 1 << 24, RUN = RVI_CUDA_RUN };
+enum { KEYS = RVI_CUDA_KEYS, TILE_QUERIES = RVI_CUDA_QUERIES, CHUNK_BYTES = 2 * KEYS * 128 * 2, BYTES_CHUNK = RVI_CUDA_BYTES_CHUNK, NO_CHUNK = 1 << 24, RUN = RVI_CUDA_RUN };
 
 static __device__ const float LOG2_E = 1.44269504f;
 
@@ -89,6 +92,93 @@ static __device__ __forceinline__ void copy_chunk(const rvi_cuda_attention_args 
             }
         }
     copy_commit();
+}
+
+/* Keys and values of q8 as they are, page after page. */
+static __device__ __forceinline__ void copy_bytes(const rvi_cuda_attention_args &a, const chunk_pages &pages, uint8_t *to)
+{
+    int n = (int)(a.kv.k_bytes + a.kv.v_bytes);
+#pragma unroll
+    for (int page = 0; page < KEYS / RVI_CUDA_PAGE; page++)
+        if (pages.at[page])
+#pragma unroll 4
+            for (int i = threadIdx.x * 16; i < n; i += RVI_CUDA_ATTENTION * 16) copy16(to + page * n + i, pages.at[page] + i);
+    copy_commit();
+}
+
+/* Byte i of a word of int8 whose signs are turned. */
+static __device__ __forceinline__ float byte_at(uint32_t turned, int i)
+{
+    return __uint_as_float(__byte_perm(turned, 0x4b000000, 0x7440 | i)) - 8388736.0f; /* 2^23 + 128 */
+}
+
+static __device__ __forceinline__ uint32_t turn_signs(uint32_t word)
+{
+    return word ^ 0x80808080;
+}
+
+/* A value is not finite, or not in f16. */
+static __device__ __forceinline__ bool is_lost(float scale)
+{
+    return !(scale * 127.0f < 65520.0f);
+}
+
+/* Of eight keys: their scales; of those whose values are lost: none. */
+static __device__ __forceinline__ void key_scales(const float *k, const float *v, float scales[8])
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) scales[i] = is_lost(v[i]) ? NOT_A_NUMBER : k[i];
+}
+
+/* A chunk that copy_bytes has brought, laid out as copy_chunk does. */
+static __device__ __forceinline__ void turn_bytes(const rvi_cuda_attention_args &a, const uint8_t *from, int chunk, int first, int last,
+                                                  uint8_t *to)
+{
+    int size = a.kv.head_size;
+#pragma unroll 1
+    for (int page = 0; page < KEYS / RVI_CUDA_PAGE; page++) {
+        const uint8_t *k = from + page * (int)(a.kv.k_bytes + a.kv.v_bytes), *v = k + (int)a.kv.k_bytes;
+        const float *k_scales = (const float *)(k + size * RVI_CUDA_PAGE), *v_scales = (const float *)(v + size * RVI_CUDA_PAGE);
+#pragma unroll 1
+        for (int i = threadIdx.x; i < size; i += RVI_CUDA_ATTENTION) { /* four elements of eight keys */
+            float scales[8];
+            uint32_t words[8];
+            key_scales(k_scales + i % 4 * 8, v_scales + i % 4 * 8, scales);
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                uint4 w = ((const uint4 *)k)[i * 2 + j];
+                words[j * 4] = turn_signs(w.x), words[j * 4 + 1] = turn_signs(w.y);
+                words[j * 4 + 2] = turn_signs(w.z), words[j * 4 + 3] = turn_signs(w.w);
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                uint32_t h[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    h[j] = to_halves(byte_at(words[2 * j], e) * scales[2 * j], byte_at(words[2 * j + 1], e) * scales[2 * j + 1]);
+                *(uint4 *)(to + key_piece(i / 4 * 4 + e, page * 4 + i % 4) * 16) = {h[0], h[1], h[2], h[3]};
+            }
+        }
+        uint32_t pieces = size / 16;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < pieces * RVI_CUDA_PAGE; i += RVI_CUDA_ATTENTION) { /* 16 elements of a value */
+            int slot = i / pieces, piece = i % pieces * 2, line = page * RVI_CUDA_PAGE + slot, key = chunk * KEYS + line;
+            float scale = v_scales[slot];
+            uint4 w = ((const uint4 *)v)[i];
+            uint32_t words[4] = {turn_signs(w.x), turn_signs(w.y), turn_signs(w.z), turn_signs(w.w)};
+            bool is = key >= first && key <= last && !is_lost(scale);
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                uint32_t h[4];
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+                    uint32_t word = words[j * 2 + n / 2];
+                    h[n] = is ? to_halves(byte_at(word, n % 2 * 2) * scale, byte_at(word, n % 2 * 2 + 1) * scale) : 0;
+                }
+                *(uint4 *)(to + value_piece(line, piece + j) * 16) = {h[0], h[1], h[2], h[3]};
+            }
+        }
+    }
 }
 
 /* Scores become weights. see: first and last key of the lane's two queries, of which there are n. */
@@ -271,7 +361,9 @@ static __device__ __forceinline__ void add_run(run_total *to, bool is_first, con
     }
 }
 
-template <bool PARTS> static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_args &a, uint8_t *shared)
+/* Q8: shared memory has one chunk in f16 and one on its way in bytes, instead of two. */
+template <bool PARTS, bool Q8>
+static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_args &a, uint8_t *shared)
 {
     query_tile t = tile_at(a, gridDim.y - 1 - blockIdx.y); /* those with most keys first */
     int k = a.kv.head_size / 16, g = threadIdx.x % 32 / 4;
@@ -299,16 +391,29 @@ template <bool PARTS> static __device__ __forceinline__ void tiles_attention(con
     float m[2] = {-INFINITE, -INFINITE}, l[2] = {}, all[16][4];
 #pragma unroll
     for (int i = 0; i < 64; i++) all[i / 4][i % 4] = 0;
-    run_total *total = (run_total *)(shared + 2 * CHUNK_BYTES);
+    uint8_t *bytes = shared + CHUNK_BYTES;
+    run_total *total = (run_total *)(shared + (Q8 ? CHUNK_BYTES + BYTES_CHUNK : 2 * CHUNK_BYTES));
     bool is_first = true;
-    copy_chunk(a, pages_of(a, t.row, blockIdx.x, chunk, t.first_seen, t.last_seen), chunk, t.first_seen, t.last_seen, shared);
+    chunk_pages pages = pages_of(a, t.row, blockIdx.x, chunk, t.first_seen, t.last_seen);
+    if (Q8)
+        copy_bytes(a, pages, bytes);
+    else
+        copy_chunk(a, pages, chunk, t.first_seen, t.last_seen, shared);
 #pragma unroll 1
-    for (int turn = 0; chunk <= end; chunk++, turn ^= 1) {
+    for (int turn = 0; chunk <= end; chunk++, turn ^= Q8 ? 0 : 1) {
         int next = chunk < end ? chunk + 1 : NO_CHUNK;
-        copy_chunk(a, pages_of(a, t.row, blockIdx.x, next, t.first_seen, t.last_seen), next, t.first_seen, t.last_seen,
-                   shared + (turn ^ 1) * CHUNK_BYTES);
-        copy_wait<1>();
-        __syncthreads();
+        pages = pages_of(a, t.row, blockIdx.x, next, t.first_seen, t.last_seen);
+        if (Q8) {
+            copy_wait<0>();
+            __syncthreads();
+            turn_bytes(a, bytes, chunk, t.first_seen, t.last_seen, shared);
+            __syncthreads();
+            copy_bytes(a, pages, bytes);
+        } else {
+            copy_chunk(a, pages, next, t.first_seen, t.last_seen, shared + (turn ^ 1) * CHUNK_BYTES);
+            copy_wait<1>();
+            __syncthreads();
+        }
         bool all_seen = chunk * KEYS >= latest && chunk * KEYS + KEYS - 1 <= earliest;
         if (chunk * KEYS <= high && chunk * KEYS + KEYS > low)
             tile_chunk<PARTS>(a, q, k, chunk, two, all_seen, shared + turn * CHUNK_BYTES, m, l, all);
@@ -320,7 +425,7 @@ template <bool PARTS> static __device__ __forceinline__ void tiles_attention(con
             add_run(total, is_first, takes, m, l, all);
             is_first = false;
         }
-        __syncthreads();
+        if (!Q8) __syncthreads();
     }
     if (PARTS) return;
     float over[2] = {1.0f / total->l[0][threadIdx.x], 1.0f / total->l[1][threadIdx.x]};
@@ -338,9 +443,19 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles(rvi_cuda_attenti
     DYNAMIC_SHARED(shared_keys);
     begin();
     if (a.n_parts)
-        tiles_attention<true>(a, shared_keys);
+        tiles_attention<true, false>(a, shared_keys);
     else
-        tiles_attention<false>(a, shared_keys);
+        tiles_attention<false, false>(a, shared_keys);
+}
+
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles_q8(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_keys);
+    begin();
+    if (a.n_parts)
+        tiles_attention<true, true>(a, shared_keys);
+    else
+        tiles_attention<false, true>(a, shared_keys);
 }
 
 /* ---- rows that have no neighbours: a block has parts of a row, a.per chunks each (one, or a run), one after the other.
@@ -449,6 +564,42 @@ static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args 
     *(uint16_t *)(shared + key_piece(k.at, key / 8) * 16 + key % 8 * 2) = x;
     *(uint16_t *)(shared + key_piece(k.at2, key / 8) * 16 + key % 8 * 2) = x2;
     *(uint32_t *)(shared + value_piece(key, p / 4) * 16 + p % 4 * 4) = two;
+}
+
+/* The same for pages of q8, by all threads; is: the thread has elements. The scales are those of head_scale. */
+struct newest_scale {
+    float scale, inverse;
+};
+
+static __device__ __forceinline__ newest_scale scale_of_pairs(bool is, float x, float y)
+{
+    float most = 0;
+    if (is) most = isfinite(x) && isfinite(y) ? fmaxf(fabsf(x), fabsf(y)) : INFINITE;
+    most = block_max(most);
+    bool bad = most == INFINITE, zero = bad || most < 1e-30f;
+    return {bad ? NOT_A_NUMBER : zero ? 0.0f : most / 127.0f, zero ? 0.0f : 127.0f / most};
+}
+
+static __device__ __forceinline__ void put_newest_q8(const rvi_cuda_attention_args &a, int row, int pos, const element_pair &k,
+                                                     float2 v, bool is, uint8_t *shared)
+{
+    newest_scale ks = scale_of_pairs(is, k.x, k.x2), vs = scale_of_pairs(is, v.x, v.y);
+    if (!is) return;
+    int p = threadIdx.x, key = pos % KEYS, slot = pos % RVI_CUDA_PAGE, size = a.kv.head_size;
+    uint8_t *plane = planes(a.kv, row, pos / RVI_CUDA_PAGE, blockIdx.x), *v_plane = plane + a.kv.k_bytes;
+    int8_t x = quant(k.x, ks.inverse), x2 = quant(k.x2, ks.inverse), y = quant(v.x, vs.inverse), y2 = quant(v.y, vs.inverse);
+    plane[(k.at / 4 * RVI_CUDA_PAGE + slot) * 4 + k.at % 4] = (uint8_t)x;
+    plane[(k.at2 / 4 * RVI_CUDA_PAGE + slot) * 4 + k.at2 % 4] = (uint8_t)x2;
+    v_plane[slot * size + 2 * p] = (uint8_t)y, v_plane[slot * size + 2 * p + 1] = (uint8_t)y2;
+    if (p == 0) {
+        ((float *)(plane + size * RVI_CUDA_PAGE))[slot] = ks.scale;
+        ((float *)(v_plane + size * RVI_CUDA_PAGE))[slot] = vs.scale;
+    }
+    bool lost = is_lost(vs.scale);
+    float scale = lost ? NOT_A_NUMBER : ks.scale;
+    *(uint16_t *)(shared + key_piece(k.at, key / 8) * 16 + key % 8 * 2) = to_half((float)x * scale);
+    *(uint16_t *)(shared + key_piece(k.at2, key / 8) * 16 + key % 8 * 2) = to_half((float)x2 * scale);
+    *(uint32_t *)(shared + value_piece(key, p / 4) * 16 + p % 4 * 4) = lost ? 0 : to_halves((float)y * vs.scale, (float)y2 * vs.scale);
 }
 
 /* The last block of a head to end merges its parts, as attention_join does. first: the row's first chunk. */
@@ -585,11 +736,10 @@ static __device__ __forceinline__ void put_part(const rvi_cuda_attention_args &a
     }
 }
 
-/* Grid: heads of keys, rows, blocks that share the parts. With parts and no arrivals attention_join follows; without
- * parts, a row has one run. */
-KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_args a)
+/* bytes: room for a chunk of q8. */
+template <bool Q8>
+static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_args &a, uint8_t *shared, uint8_t *bytes)
 {
-    DYNAMIC_SHARED(shared_row);
     __shared__ __align__(16) uint8_t q[RVI_CUDA_ROW_QUERIES][QUERY_LINE];
     __shared__ __align__(16) raw_row raw;
     if (!a.early) begin();
@@ -599,7 +749,11 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
     int first = see[0].x / KEYS, last = see[0].y / KEYS, parts = last / a.per - first / a.per + 1, old = see[0].y - a.turns;
     row_walk now = part_from(blockIdx.z, first, last, a.per);
     if (now.chunk == NO_CHUNK) return;
-    copy_chunk(a, pages_of(a, row, blockIdx.x, now.chunk, see[0].x, old), now.chunk, see[0].x, old, shared_row);
+    chunk_pages pages = pages_of(a, row, blockIdx.x, now.chunk, see[0].x, old);
+    if (Q8)
+        copy_bytes(a, pages, bytes);
+    else
+        copy_chunk(a, pages, now.chunk, see[0].x, old, shared);
     if (a.early) begin();
     bool newest = a.turns && (parts - 1) % gridDim.z == blockIdx.z, writes = newest && (int)threadIdx.x < a.kv.head_size / 2;
     stage_raw(a, row, group * a.kv.head_size, newest, &raw);
@@ -616,26 +770,50 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
 #pragma unroll 1
     while (now.chunk != NO_CHUNK) {
         row_walk next = next_chunk(now, first, last, a.per);
-        chunk_pages pages = pages_of(a, row, blockIdx.x, next.chunk, see[0].x, old);
+        pages = pages_of(a, row, blockIdx.x, next.chunk, see[0].x, old);
         copy_wait<0>();
         __syncthreads();
+        if (Q8) {
+            turn_bytes(a, bytes, now.chunk, see[0].x, old, shared);
+            __syncthreads();
+            copy_bytes(a, pages, bytes);
+        }
         if (newest && now.chunk == last) {
-            if (writes) put_newest(a, row, see[0].y, key, value, shared_row);
+            if (Q8)
+                put_newest_q8(a, row, see[0].y, key, value, writes, shared);
+            else if (writes)
+                put_newest(a, row, see[0].y, key, value, shared);
             __syncthreads();
         }
         float s[8][4], m[2], l[2];
-        row_scores(q, group, k, shared_row, (float2 (*)[2][32])raw.x, s);
+        row_scores(q, group, k, shared, (float2 (*)[2][32])raw.x, s);
         weigh(a, now.chunk, see, now.chunk * KEYS >= see[0].x && now.chunk * KEYS + KEYS - 1 <= see[0].y, n, s, m, l);
-        add_chunk(s, m, l, n, k, shared_row, &part);
+        add_chunk(s, m, l, n, k, shared, &part);
         if (now.chunk == now.end) {
             put_part(a, row, group, now.part, part);
             empty_part(&part);
         }
-        __syncthreads();
-        copy_chunk(a, pages, next.chunk, see[0].x, old, shared_row);
+        if (!Q8) {
+            __syncthreads();
+            copy_chunk(a, pages, next.chunk, see[0].x, old, shared);
+        }
         now = next;
     }
     if (a.n_parts && a.arrivals) join_here(a, row, group, first, parts);
+}
+
+/* Grid: heads of keys, rows, blocks that share the parts. With parts and no arrivals attention_join follows; without
+ * parts, a row has one run. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_row);
+    row_attention<false>(a, shared_row, 0);
+}
+
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row_q8(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_row);
+    row_attention<true>(a, shared_row, shared_row + CHUNK_BYTES);
 }
 
 /* Merges the parts of a head of a row; a block has JOIN_ELEMENTS of its elements. JOINED runs at a time: their parts are

@@ -62,10 +62,12 @@
     X(product_tiles_64)                                                                            \
     X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
+    X(attention_tiles_q8)                                                                          \
     X(rope_keys)                                                                                   \
     X(attention_wide_64)                                                                           \
     X(attention_wide_128)                                                                          \
     X(attention_row)                                                                               \
+    X(attention_row_q8)                                                                            \
     X(heads_row)                                                                                   \
     X(attention_join)                                                                              \
     X(operands)                                                                                    \
@@ -294,6 +296,9 @@ bool rvi_cuda_is_row_16(rvi_cuda_kernel k); /* with weights of 16 bits alone? */
 int rvi_cuda_segments(int n);               /* of a row of n columns */
 bool rvi_cuda_go_together(const rvi_matmul *m);
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
+
+/* lora.c */
+void rvi_cuda_lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
 
 /* train.c, train_linear.c: training */
 rv_status rvi_cuda_floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows,

@@ -702,35 +702,7 @@ KERNEL best(rvi_cuda_best_args a)
 #include "ring.cuh"
 #include "tiles.cuh"
 
-/* ---- adapters: a warp an output; lane l takes columns l, l + 32, ... ---- */
-
-static __device__ float dot_floats(const float *a, const float *b, int n)
-{
-    float acc = 0;
-    for (int i = threadIdx.x % 32; i < n; i += 32) acc = fmaf(a[i], b[i], acc);
-    return tree(acc);
-}
-
-KERNEL lora_down(rvi_cuda_lora_args a)
-{
-    begin();
-    int j = blockIdx.x * WARPS + threadIdx.x / 32;
-    if (j >= a.rank) return;
-    const float *x = row_of(a.x, as<const int32_t>(a.rows)[blockIdx.y]);
-    float v = dot_floats(as<const float>(a.a) + (size_t)j * a.x.n, x, a.x.n) * a.scale;
-    if (threadIdx.x % 32 == 0) as<float>(a.low)[(size_t)blockIdx.y * RVI_CUDA_LOW + j] = v;
-}
-
-KERNEL lora_up(rvi_cuda_lora_args a)
-{
-    begin();
-    int o = blockIdx.x * WARPS + threadIdx.x / 32;
-    if (o >= a.out.n) return;
-    const float *low = as<const float>(a.low) + (size_t)blockIdx.y * RVI_CUDA_LOW;
-    float v = dot_floats(as<const float>(a.b) + (size_t)o * a.rank, low, a.rank);
-    if (threadIdx.x % 32 == 0) row_of(a.out, as<const int32_t>(a.rows)[blockIdx.y])[o] += v;
-}
-
+#include "lora.cuh"
 #include "pages.cuh"
 #include "attention.cuh"
 #include "attention_wide.cuh"

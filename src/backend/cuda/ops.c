@@ -96,41 +96,6 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
                      sizeof a);
 }
 
-static uint32_t warps_for(int outputs)
-{
-    enum { WARPS = RVI_CUDA_THREADS / 32 };
-    return (uint32_t)((outputs + WARPS - 1) / WARPS);
-}
-
-static void add_product(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
-                        const rvi_tensor *b, float scale, const int32_t *rows, int n_rows)
-{
-    rvi_cuda *c = rvi_cuda_of(be);
-    if (n_rows < 1 || rvi_cuda_is_idle(c)) return;
-    if (a->host) rvi_cuda_floats_in(be, a); /* parameters that may have changed */
-    if (b->host) rvi_cuda_floats_in(be, b);
-    rvi_cuda_lora_args l = {rvi_cuda_cols_of(out),
-                            rvi_cuda_cols_of(x),
-                            a->at,
-                            b->at,
-                            stage_rows(c, rows, n_rows),
-                            c->low,
-                            a->n_rows,
-                            scale};
-    if (!l.rows) return;
-    rvi_cuda_add(c, RVI_CUDA_lora_down, (uint32_t[]){warps_for(l.rank), (uint32_t)n_rows, 1},
-                 RVI_CUDA_THREADS, &l, sizeof l);
-    rvi_cuda_add(c, RVI_CUDA_lora_up, (uint32_t[]){warps_for(out.n), (uint32_t)n_rows, 1},
-                 RVI_CUDA_THREADS, &l, sizeof l);
-}
-
-static void lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups)
-{
-    for (const rvi_lora_group *g = groups; g < groups + n_groups; g++)
-        for (const rvi_lora_product *p = g->products; p < g->products + g->n_products; p++)
-            add_product(be, p->out, x, p->a, p->b, p->scale, g->rows, g->n_rows);
-}
-
 /* The kernels read B as it is. */
 static rv_status lora_pack(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err)
 {
@@ -161,6 +126,12 @@ static rv_status lora_seal(rvi_backend *be, rvi_pack *p, rvi_tensor *a, rvi_tens
 }
 
 /* ---- products ---- */
+
+static uint32_t warps_for(int outputs)
+{
+    enum { WARPS = RVI_CUDA_THREADS / 32 };
+    return (uint32_t)((outputs + WARPS - 1) / WARPS);
+}
 
 static void product(rvi_backend *be, rvi_qtype type, const rvi_cuda_matmul_args *a)
 {
@@ -384,7 +355,7 @@ static const rvi_backend_ops cuda_ops = {
     .add = add,
     .soft_cap = soft_cap,
     .gather = gather,
-    .lora = lora,
+    .lora = rvi_cuda_lora,
     .lora_pack = lora_pack,
     .lora_bytes = lora_bytes,
     .lora_seal = lora_seal,
@@ -477,6 +448,7 @@ static int shared_part(rvi_cuda_kernel k)
     switch (k) {
     case RVI_CUDA_heads_row:
     case RVI_CUDA_attention_row:
+    case RVI_CUDA_attention_row_q8:
     case RVI_CUDA_attention_join:
     case RVI_CUDA_bring:
     case RVI_CUDA_gather:
@@ -524,8 +496,10 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                  {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST},
                  {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
                  {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
+                 {RVI_CUDA_attention_tiles_q8, RVI_CUDA_attention_tiles_q8, RVI_CUDA_KEY_SHARED_Q8},
                  {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
                  {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
+                 {RVI_CUDA_attention_row_q8, RVI_CUDA_attention_row_q8, RVI_CUDA_ROW_SHARED_Q8},
                  {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED},
                  {RVI_CUDA_product_wide_Q4_0, RVI_CUDA_product_wide_F16_32, RVI_CUDA_TILE_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
