@@ -369,7 +369,8 @@ wasm-check:
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
 BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters sealed registry kv \
-  learn_latency learn_beside learn_turns structured constrained tools bookkeeping prefixes)
+  learn_latency learn_beside learn_turns structured constrained tools bookkeeping prefixes \
+  sampling)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(STORE_OBJ)

@@ -492,10 +492,11 @@ static void greedy(rv_model *m, int32_t *out, int n)
     rv_engine_free(&e);
 }
 
-/* n tokens of an answer; logprobs: 0, or what asks for all logits. */
-static void answer(rv_model *m, int n, int n_logprobs, int32_t *out)
+/* n tokens of an answer. penalty: too small to change one, but it asks for all logits. */
+static void answer(rv_model *m, int n, int n_logprobs, float penalty, int32_t *out)
 {
-    static const rv_sampling sampling = {.size = sizeof sampling, .greedy = 1};
+    const rv_sampling sampling = {
+        .size = sizeof sampling, .greedy = 1, .frequency_penalty = penalty};
     static const int32_t prompt[] = {3, 5, 7};
     rv_session *s;
     rv_answer *a;
@@ -513,8 +514,8 @@ static void answer(rv_model *m, int n, int n_logprobs, int32_t *out)
     rv_session_free(&s);
 }
 
-/* Greedy answers: the CPU's tokens, chosen on the device, and no logits come back; those that were
- * asked for do. */
+/* Greedy answers: the CPU's tokens, chosen on the device, and no logits come back, also where their
+ * probabilities are asked for; those that somebody has to look at do. */
 static void chosen_there(void **state)
 {
     (void)state;
@@ -525,7 +526,7 @@ static void chosen_there(void **state)
     rv_model *m;
     assert_ok(rv_runtime_new(&rt, &ro, err));
     assert_ok(rv_model_open(&m, rt, "tests/golden/llama", NULL, err));
-    answer(m, N, 0, want);
+    answer(m, N, 0, 0, want);
     rv_model_close(&m);
     rv_runtime_free(&rt);
     rt = fake_runtime();
@@ -533,12 +534,14 @@ static void chosen_there(void **state)
         rv_open_options o = {.size = sizeof o, .gpu_layers = layers};
         assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
         size_t row = (size_t)rv_model_get_info(m)->n_vocab * sizeof(float);
+        for (int n_logprobs = 0; n_logprobs <= 2; n_logprobs += 2) {
+            fake()->fetched = 0;
+            answer(m, N, n_logprobs, 0, got);
+            assert_memory_equal(got, want, sizeof got);
+            assert_true(fake()->fetched < row);
+        }
         fake()->fetched = 0;
-        answer(m, N, 0, got);
-        assert_memory_equal(got, want, sizeof got);
-        assert_true(fake()->fetched < row);
-        fake()->fetched = 0;
-        answer(m, N, 2, got);
+        answer(m, N, 2, 1e-30f, got);
         assert_memory_equal(got, want, sizeof got);
         assert_true(fake()->fetched >= N * row);
         rv_model_close(&m);
