@@ -360,8 +360,8 @@ static void a_machine_may_change_its_speed(void **state)
         }
 }
 
-/* Where two rows fit and a step scatters by a tenth or a fifth, one row is not given for two because
- * a few steps in a row took long. */
+/* Where two rows fit and steps scatter by a tenth or a fifth, they do not become one because a few
+ * steps in a row took long. */
 static void few_rows_are_not_given_up_for_noise(void **state)
 {
     (void)state;

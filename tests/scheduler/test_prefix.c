@@ -172,8 +172,8 @@ static void gives_up_the_oldest_leaf(void **state)
     tear_down();
 }
 
-/* How many tokens of a text of two pages are left after `n` texts of four pages that nobody asks for
- * again, in a cache of 16 pages; before that, so many texts of three pages went on from it. */
+/* How many tokens of a text of two pages are left after some texts of four pages that nobody asks
+ * for again, in a cache of 16 pages; before that, n_ways texts of three pages went on from it. */
 static int left_after(int n_ways, int n_floods)
 {
     static const rvi_prefix_space space = {0};
