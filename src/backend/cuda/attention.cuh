@@ -812,7 +812,7 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
     row_attention<false>(a, shared_row, 0);
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row_q8(rvi_cuda_attention_args a)
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 3) attention_row_q8(rvi_cuda_attention_args a)
 {
     DYNAMIC_SHARED(shared_row);
     row_attention<true>(a, shared_row, shared_row + CHUNK_BYTES);
