@@ -69,6 +69,22 @@ static inline double __shfl_xor_sync(unsigned mask, double v, int d)
     memcpy(&v, half, sizeof v);
     return v;
 }
+static inline int __any_sync(unsigned, int is)
+{
+    uint32_t v = is != 0;
+    for (int d = 16; d; d >>= 1) v |= __shfl_xor_sync(0, v, d);
+    return (int)v;
+}
+static inline int __syncthreads_or(int is)
+{
+    static int any;
+    __syncthreads();
+    any = 0;
+    __syncthreads();
+    if (is) any = 1;
+    __syncthreads();
+    return any;
+}
 template <typename T> static inline T __ldg(const T *p)
 {
     if ((uintptr_t)p % sizeof(T)) __builtin_trap(); /* a device would stop here too */

@@ -60,11 +60,12 @@ static void free_weight(rvi_backend *be, weight *w)
     rvi_free(w->bytes);
 }
 
-static rvi_tensor *some_floats(rvi_backend *be, int n)
+/* top: times the first one. */
+static rvi_tensor *some_floats(rvi_backend *be, int n, float top)
 {
     float *x = rvi_alloc_array((size_t)n, sizeof *x);
     rvi_tensor *t;
-    for (int i = 0; i < n; i++) x[i] = some();
+    for (int i = 0; i < n; i++) x[i] = some() * (i ? 1 : top);
     rvi_tensor_view view = {.name = "b",
                             .type = RVI_F32,
                             .n_dims = 1,
@@ -106,13 +107,13 @@ static void check_rows(rvi_backend *be, const rvi_qtype *types, const int *outs,
     assert_ok(be->ops->reserve(be, n_rows, n_in, 0, err));
     rvi_matmul m = {.x = rvi_cols_of(in, 0, n_in), .n_parts = n_parts, .n_rows = n_rows};
     if (kind & NORMED) {
-        m.norm = norm = some_floats(be, n_in);
+        m.norm = norm = some_floats(be, n_in, 1);
         m.normed = rvi_cols_of(other, 0, n_in);
         m.eps = 1e-5f;
     }
     for (int i = 0, at = 0; i < n_parts; at += end ? 0 : outs[i], i++) {
         w[i] = some_weight(be, types[i], outs[i], n_in);
-        if (kind & BIASED) bias[i] = some_floats(be, outs[i]);
+        if (kind & BIASED) bias[i] = some_floats(be, outs[i], 1);
         m.part[i] = (rvi_product_part){w[i].t, bias[i], rvi_cols_of(out, at, outs[i])};
     }
     if (end == GATED) m.gated = rvi_cols_of(out, 0, n);
@@ -393,6 +394,8 @@ static void check_attention(rvi_backend *be, rv_kv_type type, int n_keys, int gr
     rvi_free(got);
 }
 
+enum { NEAR = 3 }; /* rows together */
+
 /* Keys and values of the first head that two pages have for a position; what was never written
  * differs. */
 static void check_slot(const uint8_t *page, const uint8_t *page2, rv_kv_type type, int size,
@@ -416,7 +419,6 @@ static void check_slot(const uint8_t *page, const uint8_t *page2, rv_kv_type typ
 static void check_turning(rvi_backend *be, rv_kv_type type, int n_keys, int kv_heads, int group,
                           int head_size, bool interleaved)
 {
-    enum { NEAR = 3 };
     int nk = kv_heads * head_size, nq = nk * group, all = nq + 2 * nk;
     int n_pages = n_keys / RVI_PAGE_TOKENS + 1;
     rvi_kv_spec spec = {.n_layers = 1,
@@ -493,6 +495,82 @@ static void check_turning(rvi_backend *be, rv_kv_type type, int n_keys, int kv_h
     rvi_free(got);
 }
 
+/* The middle one of three rows has a value that is not finite, or not in f16, in one of two heads:
+ * the row before it has the bits that it has alone, the others see it and say so. */
+static void check_lost(rvi_backend *be, rv_kv_type type, float bad, int n_keys, bool turns)
+{
+    enum { HEADS = 2, GROUP = 3, SIZE = 32, NK = HEADS * SIZE, NQ = NK * GROUP, ALL = NQ + 2 * NK };
+    enum { PAGES = 4, MOST = PAGES * RVI_PAGE_TOKENS };
+    const rvi_kv_spec spec = {
+        .n_layers = 1, .n_kv_heads = HEADS, .head_size = SIZE, .n_pages = PAGES, .type = type};
+    const rvi_attention a = {
+        .n_heads = HEADS * GROUP, .n_kv_heads = HEADS, .head_size = SIZE, .scale = 0.3f};
+    const int32_t pages[PAGES] = {2, 0, 3, 1};
+    static float values[MOST][ALL], turned[NEAR][SIZE], got[2][NEAR][NQ];
+    rvi_kv_row at[MOST];
+    rvi_tensor *x, *out, *angles;
+    int n_old = n_keys - NEAR;
+    for (int r = 0; r < n_keys; r++) {
+        at[r] = (rvi_kv_row){.pages = pages, .pos = r};
+        for (int i = 0; i < ALL; i++) values[r][i] = some();
+    }
+    values[n_old + 1][NQ + NK + 5] = bad;
+    for (int r = 0; r < NEAR; r++)
+        for (int i = 0; i < SIZE; i++) turned[r][i] = some();
+    assert_ok(be->ops->rows_new(be, &x, MOST, ALL, err));
+    assert_ok(be->ops->rows_new(be, &out, NEAR, NQ, err));
+    assert_ok(be->ops->rows_new(be, &angles, NEAR, SIZE, err));
+    assert_ok(be->ops->reserve(be, MOST, ALL, 0, err));
+    rvi_cols all = rvi_cols_of(x, 0, ALL), q = rvi_cols_of(x, 0, NQ), k = rvi_cols_of(x, NQ, NK),
+             v = rvi_cols_of(x, NQ + NK, NK), mix = rvi_cols_of(out, 0, NQ);
+    for (int alone = 0; alone < 2; alone++) {
+        rvi_kv_store *kv;
+        assert_ok(be->ops->kv_new(be, &kv, &spec, err));
+        for (int r = 0; r < n_old; r++) be->ops->rows_write(be, all, r, values[r]);
+        be->ops->kv_write(be, kv, 0, k, v, at, n_old);
+        be->ops->submit(be);
+        for (int r = 0, n = alone ? 1 : NEAR; r < NEAR; r += n) {
+            for (int i = 0; i < n; i++) {
+                be->ops->rows_write(be, all, i, values[n_old + r + i]);
+                be->ops->rows_write(be, rvi_cols_of(angles, 0, SIZE), i, turned[r + i]);
+            }
+            if (turns)
+                be->ops->rope(be, rvi_cols_of(x, 0, NQ + NK), SIZE, rvi_cols_of(angles, 0, SIZE),
+                              false, n);
+            be->ops->kv_write(be, kv, 0, k, v, at + n_old + r, n);
+            be->ops->attention(be, mix, q, kv, 0, &a, at + n_old + r, n);
+            be->ops->submit(be);
+            for (int i = 0; i < n; i++) be->ops->rows_read(be, mix, i, got[alone][r + i]);
+        }
+        be->ops->kv_free(be, kv);
+    }
+    for (int r = 0; r < NEAR; r++)
+        for (int i = 0; i < NQ; i++) {
+            float left = got[0][r][i], right = got[1][r][i];
+            if (r && i < NQ / HEADS)
+                assert_true(isnan(left) && isnan(right));
+            else
+                assert_true(isfinite(left) && left == right);
+        }
+    be->ops->tensor_free(be, x);
+    be->ops->tensor_free(be, out);
+    be->ops->tensor_free(be, angles);
+}
+
+static void lost_values(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_device();
+    const float bad[] = {INFINITY, -INFINITY, NAN, 70000};
+    seed = 13;
+    for (size_t i = 0; i < RVI_COUNT(bad); i++)
+        for (int turns = 0; turns < 2; turns++) {
+            check_lost(be, RV_KV_F16, bad[i], 40, turns);
+            check_lost(be, RV_KV_Q8, bad[i], 66, turns); /* they open a chunk */
+        }
+    be->ops->free(be);
+}
+
 static void turning(void **state)
 {
     (void)state;
@@ -542,9 +620,10 @@ typedef struct layer_case {
     bool bias, interleaved;
     int turned; /* elements of a head; 0: all */
     float soft_cap;
+    bool lost; /* the value of head 0 is out of f16 */
 } layer_case;
 
-enum { NEAR = 3, LAYER_KEYS = 1300, LAYER_PAGES = LAYER_KEYS / RVI_PAGE_TOKENS + 1 };
+enum { LAYER_KEYS = 1300, LAYER_PAGES = LAYER_KEYS / RVI_PAGE_TOKENS + 1 };
 
 typedef struct layer {
     const layer_case *is;
@@ -585,7 +664,7 @@ static void some_product(rvi_backend *be, layer *l)
                               .n_parts = 3};
     for (int i = 0, at = 0; i < 3; at += outs[i++]) {
         l->w[i] = some_weight(be, l->is->types[i], outs[i], l->is->n_in);
-        if (l->is->bias) l->bias[i] = some_floats(be, outs[i]);
+        if (l->is->bias) l->bias[i] = some_floats(be, outs[i], l->is->lost && i == 2 ? 1e6f : 1);
         l->product.part[i] =
             (rvi_product_part){l->w[i].t, l->bias[i], rvi_cols_of(l->qkv, at, outs[i])};
     }
@@ -610,7 +689,7 @@ static layer *layer_new(rvi_backend *be, const layer_case *h)
     assert_ok(be->ops->rows_new(be, &l->qkv, h->n_keys, all, err));
     assert_ok(be->ops->rows_new(be, &l->mix, NEAR, l->nq, err));
     assert_ok(be->ops->reserve(be, h->n_keys, RVI_MAX(all, h->n_in), 0, err));
-    l->norm = some_floats(be, h->n_in);
+    l->norm = some_floats(be, h->n_in, 1);
     fill_pages(be, l);
     some_product(be, l);
     l->x = rvi_alloc_array((size_t)h->n_in, sizeof *l->x);
@@ -675,7 +754,14 @@ static void check_layer(rvi_backend *be, const layer_case *h)
     be->ops->rows_write(be, l->product.x, 0, l->x);
     be->ops->rows_write(be, rvi_cols_of(l->angles, 0, h->head_size), 0, l->angle);
     long launches = run_layer(be, l, 1, got);
-    for (size_t i = 0; i < n; i++) assert_true(isfinite(want[i]));
+    for (size_t i = 0; i < n; i++) {
+        int at = (int)i - l->nk; /* of the attention's result */
+        if (h->lost && at >= 0 && at < h->group * h->head_size) {
+            assert_true(isnan(want[i]) && isnan(got[i]));
+            got[i] = want[i];
+        } else
+            assert_true(isfinite(want[i]));
+    }
     if (memcmp(got, want, n * sizeof *got))
         fail_msg("%d keys, %d heads of %d: a row alone has other bits", h->n_keys,
                  h->kv_heads * h->group, h->head_size);
@@ -692,7 +778,7 @@ static void layers(void **state)
 {
     (void)state;
     static const layer_case cases[] = {
-        {{RVI_Q4_0, RVI_Q4_0, RVI_Q4_0}, 576, 3, 3, 64, 3, 0, 1, false, false, 0, 0},
+        {{RVI_Q4_0, RVI_Q4_0, RVI_Q4_0}, 576, 3, 3, 64, 3, 0, 1, false, false, 0, 0, false},
         {{RVI_Q4_K, RVI_Q4_K, RVI_Q6_K},
          512,
          2,
@@ -704,13 +790,26 @@ static void layers(void **state)
          true,
          false,
          0,
-         0}, /* two chunks */
-        {{RVI_Q5_0, RVI_Q5_0, RVI_Q8_0}, 896, 1, 7, 64, 130, 0, 1, false, false, 0, 0}, /* split */
-        {{RVI_Q8_0, RVI_Q5_0, RVI_Q5_0}, 160, 2, 2, 80, 256, 100, 1, false, true, 0, 0},
-        {{RVI_F16, RVI_F16, RVI_F16}, 1056, 1, 9, 32, 200, 0, 1, true, false, 0, 0},
-        {{RVI_Q4_0, RVI_Q4_0, RVI_Q8_0}, 160, 1, 16, 64, 130, 0, 1, false, false, 32, 0},
-        {{RVI_Q8_0, RVI_Q8_0, RVI_Q8_0}, 192, 2, 4, 64, 90, 0, 1, false, true, 16, 0.02f},
-        {{RVI_Q5_1, RVI_Q5_1, RVI_Q5_1}, 160, 1, 16, 128, 250, 40, 1, true, false, 64, 0.5f},
+         0,
+         false}, /* two chunks */
+        {{RVI_Q5_0, RVI_Q5_0, RVI_Q8_0},
+         896,
+         1,
+         7,
+         64,
+         130,
+         0,
+         1,
+         false,
+         false,
+         0,
+         0,
+         false}, /* split */
+        {{RVI_Q8_0, RVI_Q5_0, RVI_Q5_0}, 160, 2, 2, 80, 256, 100, 1, false, true, 0, 0, false},
+        {{RVI_F16, RVI_F16, RVI_F16}, 1056, 1, 9, 32, 200, 0, 1, true, false, 0, 0, false},
+        {{RVI_Q4_0, RVI_Q4_0, RVI_Q8_0}, 160, 1, 16, 64, 130, 0, 1, false, false, 32, 0, false},
+        {{RVI_Q8_0, RVI_Q8_0, RVI_Q8_0}, 192, 2, 4, 64, 90, 0, 1, false, true, 16, 0.02f, false},
+        {{RVI_Q5_1, RVI_Q5_1, RVI_Q5_1}, 160, 1, 16, 128, 250, 40, 1, true, false, 64, 0.5f, false},
         {{RVI_Q6_K, RVI_Q6_K, RVI_Q6_K},
          2304,
          1,
@@ -722,10 +821,15 @@ static void layers(void **state)
          false,
          false,
          0,
-         0}}; /* two runs */
+         0,
+         false}}; /* two runs */
     rvi_backend *be = open_device();
     seed = 4;
     for (size_t i = 0; i < RVI_COUNT(cases); i++) check_layer(be, &cases[i]);
+    layer_case lost = cases[0];
+    lost.n_keys = 70;
+    lost.bias = lost.lost = true;
+    check_layer(be, &lost);
     const int sizes[] = {80, 128}, groups[] = {1, 4, 7};
     for (size_t i = 0; i < RVI_COUNT(sizes) * RVI_COUNT(groups); i++)
         check_layer(be, &(layer_case){.types = {RVI_IQ4_NL, RVI_IQ4_NL, RVI_Q4_1},
@@ -947,6 +1051,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(attention, reset, reset),
         cmocka_unit_test_setup_teardown(layers, reset, reset),
         cmocka_unit_test_setup_teardown(turning, reset, reset),
+        cmocka_unit_test_setup_teardown(lost_values, reset, reset),
         cmocka_unit_test_setup_teardown(adapters, reset, reset),
         cmocka_unit_test_setup_teardown(graphs_of_adapters, reset, reset),
     };

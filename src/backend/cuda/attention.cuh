@@ -7,7 +7,7 @@
  *  merge   A run is 4 chunks (256 keys by absolute position). Its chunks with a key that the query sees, in order, onto
  *          m = -infinity, l = 0, acc = 0; then the runs, in order, likewise.
  *
- * Values are taken to be finite: a key that a query does not see, but another one of its tile does, has p = 0.
+ * A key that a query does not see, but another one of its tile does, has p = 0. Its value is finite: see is_out.
  *
  * The heads that share keys are queries of one tile, and so are neighbouring rows of a sequence.
  *
@@ -117,7 +117,7 @@ static __device__ __forceinline__ uint32_t turn_signs(uint32_t word)
     return word ^ 0x80808080;
 }
 
-/* A value is not finite, or not in f16. */
+/* Of an element at least what is_out says. */
 static __device__ __forceinline__ bool is_lost(float scale)
 {
     return !(scale * 127.0f < 65520.0f);
@@ -550,10 +550,12 @@ static __device__ __forceinline__ row_walk next_chunk(const row_walk &w, int fir
     return part_from(w.part + gridDim.z, first, last, per);
 }
 
-/* The row's own key and value, to its page and to the chunk in shared memory. */
-static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args &a, int row, int pos, const element_pair &k,
-                                                  float2 v, uint8_t *shared)
+/* The row's own key and value, to its page and to the chunk in shared memory; by all threads. is: the thread has elements. */
+static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args &a, int row, int pos, element_pair k, float2 v,
+                                                  bool is, uint8_t *shared)
 {
+    if (__syncthreads_or(is && (is_out(v.x) || is_out(v.y)))) k.x = k.x2 = NOT_A_NUMBER, v = {};
+    if (!is) return;
     int p = threadIdx.x, key = pos % KEYS, slot = pos % RVI_CUDA_PAGE;
     uint8_t *plane = planes(a.kv, row, pos / RVI_CUDA_PAGE, blockIdx.x);
     uint16_t x = to_half(k.x), x2 = to_half(k.x2);
@@ -566,7 +568,7 @@ static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args 
     *(uint32_t *)(shared + value_piece(key, p / 4) * 16 + p % 4 * 4) = two;
 }
 
-/* The same for pages of q8, by all threads; is: the thread has elements. The scales are those of head_scale. */
+/* The same for pages of q8. The scales are those of head_scale. */
 struct newest_scale {
     float scale, inverse;
 };
@@ -781,8 +783,8 @@ static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_ar
         if (newest && now.chunk == last) {
             if (Q8)
                 put_newest_q8(a, row, see[0].y, key, value, writes, shared);
-            else if (writes)
-                put_newest(a, row, see[0].y, key, value, shared);
+            else
+                put_newest(a, row, see[0].y, key, value, writes, shared);
             __syncthreads();
         }
         float s[8][4], m[2], l[2];
@@ -810,7 +812,7 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_ar
     row_attention<false>(a, shared_row, 0);
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row_q8(rvi_cuda_attention_args a)
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 3) attention_row_q8(rvi_cuda_attention_args a)
 {
     DYNAMIC_SHARED(shared_row);
     row_attention<true>(a, shared_row, shared_row + CHUNK_BYTES);

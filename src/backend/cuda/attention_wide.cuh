@@ -516,6 +516,8 @@ KERNEL __launch_bounds__(RVI_CUDA_WIDE_THREADS, 1) attention_wide_128(rvi_cuda_a
     wide_attention<128>(a, shared_wide);
 }
 
+enum { NAN_HALF = 0x7fff }; /* to_half of one */
+
 /* ---- keys of many rows, turned, and their values, to pages of f16: what rope_kv does, for 32 rows of a head at a time,
  * so that neighbours of a sequence write whole lines. Grid: rows / 32, heads of keys. ---- */
 
@@ -524,6 +526,7 @@ enum { KEY_ROWS = RVI_CUDA_KEY_ROWS, KEY_LINE = RVI_CUDA_MAX_WIDE_HEAD + 2 /* el
 KERNEL __launch_bounds__(RVI_CUDA_THREADS, 4) rope_keys(rvi_cuda_rope_kv_args a)
 {
     __shared__ uint16_t keys[KEY_ROWS][KEY_LINE];
+    __shared__ bool lost[KEY_ROWS]; /* see is_out */
     begin();
     int first = blockIdx.x * KEY_ROWS, rows = min(a.n_rows - first, (int)KEY_ROWS), head = blockIdx.y, lane = threadIdx.x % 32;
     uint32_t n = a.kv.head_size, half = n / 2, n_pairs = a.angles.n / 2, before = a.x.n - a.kv.n_kv_heads * n + head * n;
@@ -543,15 +546,31 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS, 4) rope_keys(rvi_cuda_rope_kv_args a)
             y[0] = left, y[1] = right;
         keys[r][u] = to_half(y[0]), keys[r][v] = to_half(y[1]);
     }
-    __syncthreads();
-    if (lane < rows)
-#pragma unroll 4
-        for (uint32_t e = threadIdx.x / 32; e < n; e += RVI_CUDA_THREADS / 32) ((uint16_t *)plane)[e * RVI_CUDA_PAGE + slot] = keys[lane][e];
 #pragma unroll 4
     for (int r = threadIdx.x / 32; r < rows; r += RVI_CUDA_THREADS / 32) {
         int at = as<const int2>(a.kv.rows)[first + r].y;
         uint8_t *to = planes(a.kv, first + r, at / RVI_CUDA_PAGE, head) + a.kv.k_bytes + (size_t)(at % RVI_CUDA_PAGE) * n * 2;
         const float *x = row_of(a.v, first + r) + head * n;
-        for (uint32_t e = 2 * lane; e < n; e += 64) *(uint32_t *)(to + e * 2) = to_halves(x[e], x[e + 1]);
+        float2 v[RVI_CUDA_MAX_WIDE_HEAD / 64];
+        bool out = false;
+#pragma unroll
+        for (int i = 0; i < RVI_CUDA_MAX_WIDE_HEAD / 64; i++) {
+            uint32_t e = 2 * lane + 64 * i;
+            v[i] = {};
+            if (e < n) v[i] = {x[e], x[e + 1]};
+            out = out || is_out(v[i].x) || is_out(v[i].y);
+        }
+        out = __any_sync(0xffffffff, out);
+#pragma unroll
+        for (int i = 0; i < RVI_CUDA_MAX_WIDE_HEAD / 64; i++) {
+            uint32_t e = 2 * lane + 64 * i;
+            if (e < n) *(uint32_t *)(to + e * 2) = out ? 0 : to_halves(v[i].x, v[i].y);
+        }
+        if (lane == 0) lost[r] = out;
     }
+    __syncthreads();
+    if (lane < rows)
+#pragma unroll 4
+        for (uint32_t e = threadIdx.x / 32; e < n; e += RVI_CUDA_THREADS / 32)
+            ((uint16_t *)plane)[e * RVI_CUDA_PAGE + slot] = lost[lane] ? (uint16_t)NAN_HALF : keys[lane][e];
 }

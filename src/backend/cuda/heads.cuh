@@ -232,15 +232,18 @@ static __device__ __forceinline__ void head_queries(const rvi_cuda_attention_arg
     }
 }
 
-/* The row's own key and value, as put_newest does. */
+/* The row's own key and value, as put_newest does; by all threads. */
 static __device__ __forceinline__ void head_newest(const rvi_cuda_attention_args &a, const cluster_work &c, const head_room &r)
 {
     int p = threadIdx.x, pos = c.see.y, key = pos % KEYS, slot = pos % RVI_CUDA_PAGE;
-    const float *x = r.raw->x + c.group * c.size;
+    const float *x = r.raw->x + c.group * c.size, *v = x + c.size;
+    bool is = p < c.size / 2, lost = __syncthreads_or(is && (is_out(v[2 * p]) || is_out(v[2 * p + 1])));
+    if (!is) return;
     element_pair k = pair_of(a, r.raw->angles, x, p);
+    if (lost) k.x = k.x2 = NOT_A_NUMBER;
     uint8_t *plane = planes(a.kv, 0, pos / RVI_CUDA_PAGE, c.head);
     uint16_t left = to_half(k.x), right = to_half(k.x2);
-    uint32_t two = to_halves(x[c.size + 2 * p], x[c.size + 2 * p + 1]);
+    uint32_t two = lost ? 0 : to_halves(v[2 * p], v[2 * p + 1]);
     *(uint16_t *)(r.keys + key_piece(k.at, key / 8) * 16 + key % 8 * 2) = left;
     *(uint16_t *)(r.keys + key_piece(k.at2, key / 8) * 16 + key % 8 * 2) = right;
     *(uint32_t *)(r.keys + value_piece(key, p / 4) * 16 + p % 4 * 4) = two;
@@ -284,7 +287,7 @@ static __device__ __forceinline__ void cluster_attention(const rvi_cuda_attentio
     copy_wait<0>();
     __syncthreads();
     wait_for_sent(r.come);
-    if ((int)blockIdx.x == c.chunks - 1 && (int)threadIdx.x < c.size / 2) head_newest(a, c, r);
+    if ((int)blockIdx.x == c.chunks - 1) head_newest(a, c, r);
     head_queries(a, *r.raw, group, q);
     __syncthreads();
     float s[8][4], m[2], l[2];

@@ -32,6 +32,13 @@ static __device__ int8_t quant(float x, float inverse)
     return inverse == 0.0f ? (int8_t)0 : (int8_t)rintf(x * inverse);
 }
 
+/* Is an element of a value not finite, or not in f16? Attention multiplies values that a query does not see by 0, and so
+ * f16 pages have none: the head's whole value is zeros, and its key is NaN, for those that see it. */
+static __device__ __forceinline__ bool is_out(float v)
+{
+    return !(fabsf(v) < 65520.0f);
+}
+
 /* k, v: of one head of a row. */
 static __device__ void write_head(const rvi_cuda_kv &kv, int row, int head, const float *k, const float *v)
 {
@@ -50,8 +57,14 @@ static __device__ void write_head(const rvi_cuda_kv &kv, int row, int head, cons
         }
         return;
     }
+    bool lost = false;
+    if (kv.type == KV_F16) {
+        for (int e = threadIdx.x; e < n; e += blockDim.x) lost = lost || is_out(v[e]);
+        lost = __syncthreads_or(lost);
+    }
     for (int e = threadIdx.x; e < padded; e += blockDim.x) {
         float kx = e < n ? k[e] : 0.0f, vx = e < n ? v[e] : 0.0f;
+        if (lost) kx = NOT_A_NUMBER, vx = 0.0f;
         if (kv.type == KV_F32) {
             if (e < n) ((float *)k_plane)[e * RVI_CUDA_PAGE + slot] = kx;
             ((float *)v_plane)[slot * padded + e] = vx;

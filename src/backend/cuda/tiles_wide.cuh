@@ -302,6 +302,7 @@ static __device__ __forceinline__ void take_tile(const rvi_cuda_product_args &a,
         put_gated<RVI_CUDA_GELU>(a, e, x);
     else
         put_plain(a, p, e, x, lines);
+    __syncwarp(); /* lanes past the last output end early, and the next tile's products want all of them */
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
