@@ -5,7 +5,7 @@
 
 #include "kernels/avx2.h"
 
-enum { MAX_PASS = 4, AT_ONCE = 1 };
+enum { MAX_PASS = 4, SIDE_BY_SIDE = 0 };
 typedef __m256i ints;
 typedef __m256i bytes;
 

@@ -7,7 +7,7 @@
 
 #include "kernels/avx512.h"
 
-enum { MAX_PASS = 8, AT_ONCE = 8, SIGNED_BYTES = 0 };
+enum { MAX_PASS = 8, SIDE_BY_SIDE = 1, SIGNED_BYTES = 0 };
 typedef __m512i ints;
 typedef __m512i bytes;
 

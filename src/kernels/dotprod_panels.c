@@ -6,7 +6,7 @@
 #include "kernels/neon_panels.h"
 #include "kernels/rows.h"
 
-enum { MAX_PASS = 8, AT_ONCE = 1 };
+enum { MAX_PASS = 8, SIDE_BY_SIDE = 0 };
 
 /* Four registers at a time take their activations from the lanes of one. */
 static ALWAYS_INLINE ints dot_registers(ints start, const bytes *w, int n, const int8_t *x, int largest)

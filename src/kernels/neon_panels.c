@@ -4,7 +4,7 @@
 #include "kernels/neon_panels.h"
 #include "kernels/rows.h"
 
-enum { MAX_PASS = 4, AT_ONCE = 1 };
+enum { MAX_PASS = 4, SIDE_BY_SIDE = 0 };
 
 /* A product is at most 127 * largest, or 127 * 128 where 128 were taken off; as many as `together` are added in int16
  * before they would overflow, then go in pairs to int32. Outputs 0, 1 and outputs 2, 3 of the four have registers of

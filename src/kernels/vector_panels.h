@@ -17,7 +17,7 @@
  *                                      + j], for each lane; largest is a constant
  *     SIGNED_BYTES                     1: dot_registers takes w - 128 where largest is over 127
  *     MAX_PASS                         rows of activations of the largest pass: 4 or 8
- *     AT_ONCE                          rows whose sums are made side by side: 1 or MAX_PASS. One behind the other, each a
+ *     SIDE_BY_SIDE                     1: sums of all rows of a pass are made side by side. One behind the other, each a
  *                                      chain of slow steps, they fill a short queue of instructions that wait */
 #ifndef RVI_KERNELS_VECTOR_PANELS_H
 #define RVI_KERNELS_VECTOR_PANELS_H
@@ -97,12 +97,11 @@ static ALWAYS_INLINE void prefetch_planes(const uint8_t *q, int n_x, traits t)
     UNROLL for (size_t i = 0; i < panel_quant_bytes(t); i += 64) __builtin_prefetch(from + i);
 }
 
-/* dot[r] += the product with 4 n activations at x[r], r < n_x. */
+/* dot[r] += the product with 4 n activations at x[r], r < n_x, side by side. */
 static ALWAYS_INLINE void dot_rows(ints *dot, const bytes *w, int n, const int8_t *const *x, int n_x, int largest)
 {
-    const int step = n_x > 1 ? 1 : n;
-    UNROLL for (int i = 0; i < n; i += step) UNROLL for (int r = 0; r < n_x; r++) dot[r] =
-        dot_registers(dot[r], w + i, step, x[r] + 4 * i, largest);
+    UNROLL for (int i = 0; i < n; i++) UNROLL for (int r = 0; r < n_x; r++) dot[r] =
+        dot_registers(dot[r], w + i, 1, x[r] + 4 * i, largest);
 }
 
 /* One register of outputs of n_p neighbouring panels (2 where a single row reads them from memory: two streams come
@@ -111,7 +110,7 @@ static ALWAYS_INLINE void gemm_narrow(traits t, const uint8_t *q, const uint8_t 
                                       int reg, const char *x, size_t x_stride, int n_x, float *out, size_t out_stride,
                                       size_t n_blocks, bool fetch)
 {
-    const int offset = offset_in_quants(t), together = n_x < AT_ONCE ? n_x : AT_ONCE;
+    const int offset = offset_in_quants(t);
     vec acc[2][MAX_PASS];
     UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++) acc[p][r] = splat(0.0f);
     q += REGISTER_BYTES * reg;
@@ -125,24 +124,24 @@ static ALWAYS_INLINE void gemm_narrow(traits t, const uint8_t *q, const uint8_t 
             unpack_planes(w, at, t);
             vec d = load_f16(s, WIDTH), m = d;
             if (t.form == ONE_MIN) m = load_f16(s + RVI_PANEL * sizeof(rvi_f16), WIDTH);
-            UNROLL for (int first = 0; first < n_x; first += together)
+            const rvi_act_block *a[MAX_PASS];
+            const int8_t *aq[MAX_PASS];
+            ints dot[MAX_PASS];
+            UNROLL for (int r = 0; SIDE_BY_SIDE && r < n_x; r++)
             {
-                const rvi_act_block *a[AT_ONCE];
-                const int8_t *aq[AT_ONCE];
-                ints dot[AT_ONCE];
-                UNROLL for (int i = 0; i < together; i++)
-                {
-                    a[i] = (const rvi_act_block *)(const void *)(x + (size_t)(first + i) * x_stride) + b;
-                    aq[i] = a[i]->q;
-                    dot[i] = splat_int(-offset * a[i]->sum);
+                a[r] = (const rvi_act_block *)(const void *)(x + (size_t)r * x_stride) + b;
+                aq[r] = a[r]->q;
+                dot[r] = splat_int(-offset * a[r]->sum);
+            }
+            if (SIDE_BY_SIDE) dot_rows(dot, w, 8, aq, n_x, t.largest);
+            UNROLL for (int r = 0; r < n_x; r++)
+            {
+                if (!SIDE_BY_SIDE) {
+                    a[r] = (const rvi_act_block *)(const void *)(x + (size_t)r * x_stride) + b;
+                    dot[r] = dot_registers(splat_int(-offset * a[r]->sum), w, 8, a[r]->q, t.largest);
                 }
-                dot_rows(dot, w, 8, aq, together, t.largest);
-                UNROLL for (int i = 0; i < together; i++)
-                {
-                    vec *sum = &acc[p][first + i];
-                    *sum = fused(to_float(dot[i]), multiply(d, splat(a[i]->d)), *sum);
-                    if (t.form == ONE_MIN) *sum = fused(m, splat(a[i]->d_sum), *sum);
-                }
+                acc[p][r] = fused(to_float(dot[r]), multiply(d, splat(a[r]->d)), acc[p][r]);
+                if (t.form == ONE_MIN) acc[p][r] = fused(m, splat(a[r]->d_sum), acc[p][r]);
             }
         }
     UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++)
@@ -164,29 +163,27 @@ static ALWAYS_INLINE void sum_wide(traits t, const bytes w[8], const uint8_t *sm
                                    const rvi_act_wide *const *a, int n_x, ints *dot, ints *min)
 {
     const int offset = offset_in_quants(t), parts = 32 / t.scale_inputs;
-    const int together = n_x < AT_ONCE ? n_x : AT_ONCE;
     UNROLL for (int part = 0; part < parts; part++)
     {
         const int at = g * parts + part, n = 8 / parts;
         ints sc = small_scale(small, at, false, t), mn = sc;
         if (t.form == SCALED_MIN) mn = small_scale(small, at, true, t);
-        UNROLL for (int first = 0; first < n_x; first += together)
+        const int8_t *aq[MAX_PASS];
+        ints one[MAX_PASS];
+        UNROLL for (int r = 0; SIDE_BY_SIDE && r < n_x; r++)
         {
-            const int8_t *aq[AT_ONCE];
-            ints one[AT_ONCE];
-            UNROLL for (int i = 0; i < together; i++)
-            {
-                const rvi_act_wide *from = a[first + i];
-                aq[i] = from->q + 32 * g + 16 * part;
-                one[i] = splat_int(-offset * (parts == 1 ? from->sum32[at] : from->sum16[at]));
-            }
-            dot_rows(one, w + n * part, n, aq, together, t.largest);
-            UNROLL for (int r = first; r < first + together; r++)
-            {
-                int sum = parts == 1 ? a[r]->sum32[at] : a[r]->sum16[at];
-                dot[r] = add_ints(dot[r], multiply_ints(one[r - first], sc));
-                if (t.form == SCALED_MIN) min[r] = add_ints(min[r], multiply_ints(mn, splat_int(sum)));
-            }
+            aq[r] = a[r]->q + 32 * g + 16 * part;
+            one[r] = splat_int(-offset * (parts == 1 ? a[r]->sum32[at] : a[r]->sum16[at]));
+        }
+        if (SIDE_BY_SIDE) dot_rows(one, w + n * part, n, aq, n_x, t.largest);
+        UNROLL for (int r = 0; r < n_x; r++)
+        {
+            int sum = parts == 1 ? a[r]->sum32[at] : a[r]->sum16[at];
+            if (!SIDE_BY_SIDE)
+                one[r] =
+                    dot_registers(splat_int(-offset * sum), w + n * part, n, a[r]->q + 32 * g + 16 * part, t.largest);
+            dot[r] = add_ints(dot[r], multiply_ints(one[r], sc));
+            if (t.form == SCALED_MIN) min[r] = add_ints(min[r], multiply_ints(mn, splat_int(sum)));
         }
     }
 }
@@ -241,7 +238,7 @@ static ALWAYS_INLINE void gemm_pass(traits t, const uint8_t *panel, size_t panel
     size_t n_blocks = n / t.block_weights;
     for (int reg = 0; reg < REGISTERS; reg++)
         (t.block_weights == 32 ? gemm_narrow : gemm_wide)(t, panel, scales, panel_bytes, n_p, reg, x, x_stride, n_x,
-                                                          out, out_stride, n_blocks, fetch && reg == 0);
+                                                          out, out_stride, n_blocks, fetch);
 }
 
 /* A panel stays in cache while passes of rows go over it: as few as can be, each of about as many rows. */
@@ -263,7 +260,8 @@ static ALWAYS_INLINE void gemm_panels(traits t, size_t panel_bytes, const void *
 #define PASS(some)                                                                                                     \
     case (some):                                                                                                       \
         if ((some) <= MAX_PASS)                                                                                        \
-            gemm_pass(t, panel, panel_bytes, 1, from, x_stride, (some), to, out_stride, n, r == 0);                    \
+            gemm_pass(t, panel, panel_bytes, 1, from, x_stride, (some), to, out_stride, n,                             \
+                      (some) == 1 || (SIDE_BY_SIDE && r == 0));                                                        \
         break;
                 PASS(1)
                 PASS(2)
