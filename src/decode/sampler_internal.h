@@ -101,7 +101,6 @@ rv_status rvi_stages_parse(const char *order, const rvi_stage **stages, int *n,
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_stage_dry(rvi_sampler *s);
 void rvi_stage_temperature(rvi_sampler *s);
-void rvi_stage_top_p(rvi_sampler *s);
 int32_t rvi_sampler_draw(rvi_sampler *s); /* one of the candidates */
 /* Marks the tokens whose text holds one of the breakers. */
 rv_status rvi_dry_find_breakers(rvi_sampler *s, const rvi_tokenizer *t, const char *const *breakers,

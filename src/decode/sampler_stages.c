@@ -130,7 +130,7 @@ static bool top_p_active(const rv_sampling *o)
 }
 
 /* Nucleus sampling (Holtzman et al. 2019): the most probable tokens until they reach top_p. */
-void rvi_stage_top_p(rvi_sampler *s)
+static void top_p(rvi_sampler *s)
 {
     rvi_candidates_keep_nucleus(&s->set, (double)s->o.top_p);
 }
@@ -198,7 +198,7 @@ static const rvi_stage table[RVI_STAGES_MAX] = {
     {"temperature", rvi_stage_temperature, temperature_active, false, false, RVI_NEEDS_BEST, NULL},
     {"top_k", top_k, top_k_active, false, false, RVI_NEEDS_BEST, NULL},
     {"typical_p", typical_p, typical_p_active, false, false, RVI_NEEDS_ALL, NULL},
-    {"top_p", rvi_stage_top_p, top_p_active, false, false, RVI_NEEDS_TOTAL, NULL},
+    {"top_p", top_p, top_p_active, false, false, RVI_NEEDS_TOTAL, NULL},
     {"min_p", min_p, min_p_active, false, false, RVI_NEEDS_BEST, NULL},
     {"xtc", xtc, xtc_active, false, false, RVI_NEEDS_ALL, NULL},
     {"mirostat", mirostat, mirostat_active, false, false, RVI_NEEDS_ALL, mirostat_learn},

@@ -13,12 +13,14 @@
  *     splat_int(i) load_small(p)       the same in all lanes; WIDTH signed bytes
  *     low_nibble(i) high_nibble(i)     i & 15, (i >> 4) & 15 in all lanes
  *     multiply_ints(a, b) add_ints(a, b) to_float(i)
- *     dot_registers(start, w, n, x, largest)   start + sum over i < n, j < 4 of w[i] (unsigned, <= largest) times x[4 i
- *                                      + j], for each lane; largest is a constant
+ *     dot_registers(start, w, n, x, largest)
+ *                                      start + sum over i < n, j < 4 of w[i] (unsigned, <= largest)
+ *                                      times x[4 i + j], for each lane; largest is a constant
  *     SIGNED_BYTES                     1: dot_registers takes w - 128 where largest is over 127
  *     MAX_PASS                         rows of activations of the largest pass: 4 or 8
- *     SIDE_BY_SIDE                     1: sums of all rows of a pass are made side by side. One behind the other, each a
- *                                      chain of slow steps, they fill a short queue of instructions that wait */
+ *     SIDE_BY_SIDE                     1: sums of all rows of a pass are made side by side. One
+ *                                      behind the other, each a chain of slow steps, they fill a
+ *                                      short queue of instructions that wait */
 #ifndef RVI_KERNELS_VECTOR_PANELS_H
 #define RVI_KERNELS_VECTOR_PANELS_H
 
