@@ -562,9 +562,9 @@ typedef struct part {
     rvi_text own;
 } part;
 
-/* Those that a long request seems to ask for, once more without what it shares with them; and of
- * two requests behind what they are about, these alone: "Lunch. And dinner?" and "Lunch. And
- * breakfast?" share all the rest. */
+/* Long texts that share sentences are judged by the rest alone, for by all they say they are alike,
+ * whatever they ask. Of two requests behind what they are about, these are judged once more:
+ * "Lunch. And dinner?" and "Lunch. And breakfast?" share all else. */
 static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const part *p,
                              const rvi_reading *asked, rv_error *err)
 {
@@ -572,16 +572,17 @@ static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const
     for (size_t i = 0; !st && i < n; i++) {
         candidate *c = &list[i];
         const lesson *x = &r->lessons[c->at];
-        float rest = 1;
-        bool is_long = x->asked->is_long || asked->is_long, follows = x->about && p->own.len;
-        if (c->same || (r->embedder && !c->compared) || c->probability < sure_of(r)) continue;
-        if (is_long)
+        float rest = c->probability;
+        if (c->same || (r->embedder && !c->compared) || rest <= 0) continue;
+        if (x->asked->is_long || asked->is_long) {
             st = rvi_rest_judge(r->embedder, x->question, x->answered, p->request, p->n_request,
                                 &rest, err);
-        else if (follows)
+        } else if (x->about && p->own.len && rest >= sure_of(r)) {
             st =
                 rvi_rest_compare(r->embedder, rvi_text_of(x->own), x->answered, p->own, &rest, err);
-        c->probability = fminf(c->probability, rest);
+            rest = fminf(c->probability, rest);
+        }
+        c->probability = rest;
     }
     return st;
 }

@@ -14,7 +14,7 @@ rv_status rvi_rest_compare(rvi_embedder *embedder, rvi_text question, const rvi_
     if (!st) st = rvi_reading_new(&b, embedder, request.data, request.len, false, err);
     /* what has no words asks for nothing, and of a text too long to be read the end is missing */
     bool tells = !st && a->n && b->n && !a->cut && !b->cut;
-    float p = tells ? rvi_judge(a, answer, b) : 1;
+    float p = tells ? rvi_judge(a, answer, b) : *out;
     if (tells && embedder) {
         rvi_embedder_pair pair = {a->ids, b->ids, (size_t)a->n_ids, (size_t)b->n_ids, 0};
         st = rvi_embedder_compare(embedder, &pair, 1, err);
@@ -31,7 +31,6 @@ rv_status rvi_rest_judge(rvi_embedder *embedder, const char *question, const rvi
 {
     rvi_buf asked = {0}, taught = {0};
     size_t n = strlen(question);
-    *out = 1;
     bool share = rvi_sentences_apart(question, n, request, len, &taught);
     (void)rvi_sentences_apart(request, len, question, n, &asked);
     rv_status st = taught.failed || asked.failed ? rvi_nomem(err, "sentences") : RV_OK;
