@@ -131,6 +131,10 @@ typedef struct rv_request {
      * other requests go on; then the last events come. One with `saved` is the promise that a
      * request after a crash goes on from there. */
     const char *session;
+    /* The request says everything, as those of clients do that keep no state: ids are whole too,
+     * and its own seed counts. The answer is the one without a session, which only saves computing
+     * what agrees. */
+    int whole;
     int exact; /* its text must not depend on how much room there is */
     int n_top; /* RV_REQUEST_SCORE: and the likeliest tokens of each place, 0 to 20 */
 } rv_request;

@@ -260,7 +260,7 @@ static rv_status read_ids(const rv_service *s, const rv_request *q, rvi_order *r
     }
     const int32_t *from = q->chat ? ids.data : q->ids;
     size_t n = q->chat ? ids.len : q->n_ids;
-    if (!st) st = take_ids(r, from, n, !q->chat, err);
+    if (!st) st = take_ids(r, from, n, !q->chat && !q->whole, err);
     if (!st) st = rvi_engine_check_ids(s->e->e, r->ids, (size_t)r->n_ids, err);
     rvi_ids_deinit(&ids);
     rvi_arena_deinit(&arena);
@@ -273,6 +273,7 @@ static rv_status fill(const rv_service *s, const rv_request *q, rvi_order *r, rv
     r->kind = q->kind;
     r->priority = q->priority;
     r->exact = q->exact != 0;
+    r->whole = q->whole != 0;
     r->user = q->user;
     r->deadline = q->timeout > 0 ? rvi_os_seconds() + q->timeout : 0;
     r->tenant = copy_text(&r->arena, tenant);

@@ -195,7 +195,7 @@ rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
     if (r->kind != RV_REQUEST_ANSWER) return begin_reading(j, &o, err);
     if (r->kept) restore(s, j);
     st = rvi_answer_start(j->s, r->ids, (size_t)r->n_ids, &o, err);
-    if (!st && r->kept && r->kept->n_ids)
+    if (!st && r->kept && r->kept->n_ids && !r->whole)
         rvi_sampler_set(rvi_answer_sampler(j->s), &r->kept->sampler);
     if (!st && r->hooks.started) st = r->hooks.started(r->hooks.ctx, j->choice, j->s, err);
     return st;

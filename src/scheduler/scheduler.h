@@ -72,6 +72,7 @@ typedef struct rvi_order {
     int n_top; /* of scores */
     rvi_kept_session
         *kept;  /* the session that it continues and is saved to; NULL: none. One choice */
+    bool whole; /* no random numbers of that are continued */
     bool exact; /* pressure may not change its text */
     double priority;
     const char *tenant, *salt;
