@@ -151,17 +151,24 @@ static bool is_of_set(const rvi_kept_session *k, const rvi_adapter_set *set)
            !memcmp(set->digest, k->set_digest, sizeof k->set_digest);
 }
 
-/* The pages of a saved session go into the tree, where the job finds them. Where that is not
- * possible now, they are computed again. */
+/* The pages of a saved session whose tokens are those of the request: a chat may have been changed
+ * since, or be written in other tokens than its answers were. */
+static int agreeing_pages(const rvi_kept_session *k, const rvi_order *r)
+{
+    int most = RVI_MIN(k->n_pages, r->n_ids / RVI_PAGE_TOKENS) * RVI_PAGE_TOKENS, n = 0;
+    while (n < most && r->ids[n] == rvi_kept_id(k, (size_t)n)) n++;
+    return n / RVI_PAGE_TOKENS;
+}
+
+/* They go into the tree, where the job finds them. Where that is not possible now, they are
+ * computed again. */
 static void restore(rvi_scheduler *s, const rvi_job *j)
 {
     const rvi_kept_session *k = j->r->kept;
     rvi_prefix_space space = rvi_job_space(s, j);
     rvi_pages *pool = s->e->pool;
-    int n = RVI_MIN(k->n_pages, j->r->n_ids / RVI_PAGE_TOKENS), len = n * RVI_PAGE_TOKENS;
+    int n = agreeing_pages(k, j->r), len = n * RVI_PAGE_TOKENS;
     if (!n || !is_of_set(k, j->s->adapters) || space.rope_set != k->rope_set) return;
-    for (int i = 0; i < len; i++)
-        if (j->r->ids[i] != rvi_kept_id(k, (size_t)i)) return; /* another text */
     if (rvi_prefix_find(s->prefix, &space, j->r->ids, len, s->pages) == len) return;
     int lack = n - (rvi_pages_total(pool) - rvi_pages_in_use(pool));
     if (lack > 0 && rvi_prefix_evict(s->prefix, lack) < lack) return;

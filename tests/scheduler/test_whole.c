@@ -64,8 +64,10 @@ static void says_everything(void **state)
     n += NEW + ASKED;
     (void)expect_same(ids, n, 2, (ASKED + NEW) / 32 * 32); /* goes on */
     (void)expect_same(ids, n, 3, n - 1);                   /* again, with another seed */
-    (void)expect_same(ids, ASKED, 1, ASKED / 32 * 32);     /* back to the first question */
-    ids[0] += 1;                                           /* another one */
+    ids[ASKED + 20] += 1;                                  /* the answer was changed */
+    (void)expect_same(ids, n, 2, (ASKED + 20) / 32 * 32);
+    (void)expect_same(ids, ASKED, 1, ASKED / 32 * 32); /* back to the first question */
+    ids[0] += 1;                                       /* another one */
     (void)expect_same(ids, ASKED, 1, 0);
 }
 
