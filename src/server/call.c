@@ -248,6 +248,21 @@ static bool too_long(rvi_call *k, const rv_request *r)
     return false;
 }
 
+static bool timed_out(rvi_call *k)
+{
+    return rvi_problem_set(&k->problem, 504, "timeout", "timeout",
+                           "the request was not answered within its timeout of %g seconds",
+                           (double)k->wish.timeout);
+}
+
+/* Of its time some may be over: the model or an adapter had to be loaded. False: all of it. */
+static bool set_timeout(rvi_call *k, rv_request *r)
+{
+    if (!(k->wish.timeout > 0)) return true;
+    r->timeout = (double)k->wish.timeout - (rvi_os_seconds() - k->since);
+    return r->timeout > 0 || timed_out(k);
+}
+
 bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
 {
     rv_error err = {0};
@@ -264,6 +279,8 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     r->size = sizeof *r;
     r->user = part;
     r->tenant = k->tenant;
+    r->priority = -k->wish.priority;
+    if (!set_timeout(k, r)) return false;
     if (r->kind != RV_REQUEST_EMBED) r->adapters = k->adapters;
     rv_generate_options go = k->wish.generate;
     go.sampling = &k->wish.sampling;
@@ -554,7 +571,10 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
         if (!k->problem.status) (void)rvi_problem_from(&k->problem, e->status, &err);
         cancel_parts(k);
     } else if (e->finish == RV_FINISH_CANCELLED && !k->problem.status) {
-        (void)rvi_problem_set(&k->problem, 503, NULL, NULL, "the server is shutting down");
+        if (e->timed_out)
+            (void)timed_out(k);
+        else
+            (void)rvi_problem_set(&k->problem, 503, NULL, NULL, "the server is shutting down");
     } else if (p->kind == RV_REQUEST_ANSWER) {
         rvi_choice *c = &k->choices[choice];
         c->finish = e->finish;

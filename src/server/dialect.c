@@ -13,6 +13,7 @@ static const char *type_of(int status)
     case 403: return "permission_error";
     case 429: return "rate_limit_error";
     case 503: return "unavailable_error";
+    case 504: return "timeout_error";
     default: return status < 500 ? "invalid_request_error" : "server_error";
     }
 }

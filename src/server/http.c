@@ -414,6 +414,7 @@ const char *rvi_http_reason(int status)
                 {404, "Not Found"},
                 {405, "Method Not Allowed"},
                 {408, "Request Timeout"},
+                {409, "Conflict"},
                 {413, "Content Too Large"},
                 {414, "URI Too Long"},
                 {417, "Expectation Failed"},
@@ -423,6 +424,7 @@ const char *rvi_http_reason(int status)
                 {500, "Internal Server Error"},
                 {501, "Not Implemented"},
                 {503, "Service Unavailable"},
+                {504, "Gateway Timeout"},
                 {505, "HTTP Version Not Supported"}};
     for (size_t i = 0; i < RVI_COUNT(list); i++)
         if (list[i].status == status) return list[i].reason;

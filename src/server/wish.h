@@ -46,6 +46,8 @@ typedef struct rvi_wish {
     bool has_temperature;
     int mirostat, max_tokens, max_completion_tokens, n_best, last_n;
     int n_context; /* that the client needs; 0: any */
+    int priority;  /* as vLLM has it: lower goes first */
+    float timeout; /* seconds from when the request was whole; 0: none */
     const char *stops[RVI_WISH_STOPS];
     rvi_answer_form form;
 } rvi_wish;

@@ -84,6 +84,8 @@ static const rvi_field fields[] = {
     VALUE("ignore_eos", TEXT | OPTIONS | NATIVE, FLAG, 0, 0, generate.ignore_eos),
     PLAIN("stop", OPENAI | RESPONSE | OPTIONS | NATIVE, STOPS),
     PLAIN("stop_sequences", MESSAGES, STOPS),
+    VALUE("priority", ALL | NATIVE | RANKING, INT, -100, 100, priority),
+    VALUE("timeout", ALL | NATIVE | RANKING, FLOAT, 0, 1e5, timeout),
     VALUE("n", OPENAI, INT, 1, RVI_WISH_CHOICES, n),
     VALUE("best_of", COMPLETION, INT, 1, RVI_WISH_CHOICES, n_best),
     VALUE("stream", TEXT | OLLAMA | NATIVE, FLAG, 0, 0, stream),
