@@ -68,7 +68,7 @@ typedef struct rv_service_options {
     void *wake_ctx;
     int no_thread; /* no thread is started: call rv_service_step */
     /* Sessions on disk: a folder, made where there is none, of which no other process makes use at
-     * the same time. NULL: requests have no sessions. */
+     * the same time. NULL, or an encoder: requests have no sessions. */
     const char *sessions;
     double session_idle, session_age; /* seconds since a session was saved, and since it began,
                                          after which it is removed; 0: no limit */

@@ -223,9 +223,7 @@ static rv_status open_sessions(rv_service *s, const rv_model *m, const rv_servic
                                .age = o->session_age,
                                .max_bytes = o->session_bytes,
                                .max_tenant = o->tenant_sessions};
-    if (!o->sessions) return RV_OK;
-    if (m->model->arch->is_encoder)
-        return rvi_error(err, RV_E_CONFIG, "%s makes embeddings: it has no sessions", m->name);
+    if (!o->sessions || m->model->arch->is_encoder) return RV_OK;
     rv_status st = rv_model_digest(m, so.model, err);
     return st ? st : rvi_sessions_new(&s->sessions, s->e->e, &so, err);
 }

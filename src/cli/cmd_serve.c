@@ -33,6 +33,8 @@ typedef struct serve {
     rv_runtime *rt;
     rvi_server_options o;
     const char *alias, *llama, *config, *memory;
+    const char *sessions, *session_room;
+    int session_idle, session_age;
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
     bool no_learning, pull, store_given;
@@ -116,12 +118,19 @@ static rv_status fetch(const serve *s, const char *name, rv_error *err)
     return rvi_hub_pull(cache, m, NULL, NULL, NULL, err);
 }
 
+/* What an option says; 0: it was not given. */
+static uint64_t read_room(const char *text)
+{
+    uint64_t bytes = 0;
+    if (text) (void)cli_read_size(text, &bytes); /* which was checked */
+    return bytes;
+}
+
 /* --memory */
 static rv_status limit_memory(const serve *s, rv_error *err)
 {
-    rv_budget b = {.size = sizeof b};
+    rv_budget b = {.size = sizeof b, .bytes = read_room(s->memory)};
     if (!s->memory) return RV_OK;
-    (void)cli_read_size(s->memory, &b.bytes); /* which was checked */
     return rv_runtime_set_budget(s->rt, &b, err);
 }
 
@@ -132,6 +141,34 @@ static rv_status locate_models(serve *s, rv_error *err)
     for (int i = 0; !st && !s->pull && i < s->o.n_models; i++)
         st = cli_locate(s->c, s->models[i].model, &s->models[i].at.path, err);
     return st;
+}
+
+/* A model's own folder in one for all: its name, with what no file name has as in addresses. */
+static const char *own_folder(serve *s, const char *folder, const char *name)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    rvi_buf path = {0};
+    bool dots = name[0] == '.'; /* hidden, or not below the folder at all */
+    rvi_buf_printf(&path, "%s/", folder);
+    for (const char *c = name; *c; c++) {
+        if (strchr(plain, *c) && !(dots && c == name))
+            rvi_buf_putc(&path, *c);
+        else
+            rvi_buf_printf(&path, "%%%02X", (unsigned char)*c);
+    }
+    const char *own = path.failed ? NULL : rvi_arena_strndup(&s->texts, path.data, path.len);
+    rvi_buf_deinit(&path);
+    return own;
+}
+
+static rv_status set_sessions(serve *s, int model, rv_service_options *o, rv_error *err)
+{
+    if (!s->sessions) return RV_OK;
+    o->sessions = own_folder(s, s->sessions, s->names[model]);
+    o->session_idle = s->session_idle;
+    o->session_age = s->session_age;
+    o->session_bytes = read_room(s->session_room);
+    return o->sessions ? RV_OK : rvi_nomem(err, "sessions");
 }
 
 /* Nothing is loaded yet. */
@@ -158,6 +195,7 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
                                               .max_waiting = s->max_waiting,
                                               .max_tenant = s->max_tenant};
         out[i].service.max_running = s->parallel ? s->parallel : USUAL_PARALLEL;
+        if (!st) st = set_sessions(s, i, &out[i].service, err);
     }
     if (!st) st = cli_runtime(s->c, s->c->threads, &s->rt, err);
     if (!st) st = limit_memory(s, err);
@@ -278,6 +316,8 @@ static int apply_options(serve *s, char *name, size_t size)
     if (s->no_learning) c->store = NULL;
     if (s->o.witness_contents && (!s->o.witness || cli_is_database(s->o.witness)))
         return cli_usage(c, "--witness-contents needs --witness DIR");
+    if (!s->sessions && (s->session_idle || s->session_age || s->session_room))
+        return cli_usage(c, "--session-idle, --session-age and --session-room need --sessions");
     s->o.drain_seconds = s->drain;
     s->o.aliases = s->alias;
     s->o.limits.bytes = (uint64_t)s->max_memory << 20;
@@ -343,6 +383,10 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
                                 {"presets", 0, CLI_TEXT, &s.o.presets, NULL},
+                                {"sessions", 0, CLI_TEXT, &s.sessions, NULL},
+                                {"session-idle", 0, CLI_INT, &s.session_idle, NULL},
+                                {"session-age", 0, CLI_INT, &s.session_age, NULL},
+                                {"session-room", 0, CLI_TEXT, &s.session_room, NULL},
                                 {"store", 0, CLI_TEXT, &c->store, &s.store_given},
                                 {"witness", 0, CLI_TEXT, &s.o.witness, NULL},
                                 {"witness-contents", 0, CLI_FLAG, &s.o.witness_contents, NULL},

@@ -149,6 +149,8 @@ static const struct limit {
     {"max-memory", 1, 1 << 30, false},
     {"max-loaded", 1, 64, false},
     {"unload-after", 1, 31536000, false},
+    {"session-idle", 1, 1e9, false},
+    {"session-age", 1, 1e9, false},
     {"max-waiting", 1, 1000000, false},
     {"max-per-key", 1, 1000000, false},
     {"drain", 0, 86400, false},
@@ -231,7 +233,9 @@ static int check_size(const cli *c, const cli_option *o, const char *text)
 
 static int check_word(const cli *c, const cli_option *o, const char *text)
 {
-    if (!strcmp(o->name, "memory")) return check_size(c, o, text);
+    static const char *const sizes[] = {"memory", "session-room"};
+    for (size_t i = 0; i < RVI_COUNT(sizes); i++)
+        if (!strcmp(o->name, sizes[i])) return check_size(c, o, text);
     if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());
     if (!strcmp(o->name, "device")) return check_device(c, o, text);
     if (!strcmp(o->name, "store") && !cli_is_database(text))

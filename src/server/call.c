@@ -263,6 +263,13 @@ static bool set_timeout(rvi_call *k, rv_request *r)
     return r->timeout > 0 || timed_out(k);
 }
 
+bool rvi_call_refused(rvi_call *k, const rv_request *r, rv_status st, const rv_error *err)
+{
+    if (st == RV_E_TOO_LONG && k->s->n_context) return too_long(k, r);
+    if (st == RV_E_STORAGE && r->session) return rvi_call_session_damaged(r->session, &k->problem);
+    return rvi_problem_from(&k->problem, st, err);
+}
+
 bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
 {
     rv_error err = {0};
@@ -291,10 +298,10 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
         r->generate = &go;
         r->n = k->wish.n;
     }
-    rv_status st = rv_service_submit(k->s->service, r, &part->request, &err);
-    if (st == RV_E_TOO_LONG && k->s->n_context) return too_long(k, r);
-    if (st) return rvi_problem_from(&k->problem, st, &err);
     part->kind = r->kind;
+    if (r->kind == RV_REQUEST_ANSWER && k->wish.session) return rvi_call_submit_session(part, r);
+    rv_status st = rv_service_submit(k->s->service, r, &part->request, &err);
+    if (st) return rvi_call_refused(k, r, st, &err);
     k->n_open++;
     return true;
 }
@@ -462,6 +469,18 @@ void rvi_call_start(rvi_call *k)
     if (k->writer->begin) k->writer->begin(k);
 }
 
+void rvi_call_taken(rvi_part *part, uint64_t request)
+{
+    rvi_call *k = part->call;
+    if (part->request) return;
+    part->request = request;
+    k->opens = false;
+    if (!k->conn)
+        rv_service_cancel(k->s->service, request);
+    else if (k->writer->begin)
+        k->writer->begin(k);
+}
+
 /* ---- events ---- */
 
 static void keep_id(rvi_choice *c, int32_t id)
@@ -565,6 +584,7 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
 {
     keep_values(p, e);
     count(&k->s->server->llama, e);
+    rvi_call_note_session(k, e);
     if (e->finish == RV_FINISH_ERROR) {
         rv_error err = {.code = e->status};
         snprintf(err.text, sizeof err.text, "%s", e->error ? e->error : "");
@@ -589,19 +609,9 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
     }
 }
 
-void rvi_call_event(const rv_service_event *e)
+void rvi_call_leave(rvi_call *k)
 {
-    rvi_part *p = e->user;
-    rvi_call *k = p->call;
-    int choice = p->index * k->wish.n + e->choice;
-    if (e->kind != RV_SERVICE_END) {
-        p->n_prompt = e->n_prompt;
-        p->n_reused = e->n_reused;
-    }
-    if (e->kind == RV_SERVICE_PROMPT && k->conn && k->writer->progress) on_progress(k, p, e);
-    if (e->kind == RV_SERVICE_TOKEN && k->conn) on_token(k, choice, e);
-    if (e->kind == RV_SERVICE_DONE) on_done(k, p, choice, e);
-    if (e->kind != RV_SERVICE_END || --k->n_open) return;
+    if (--k->n_open) return;
     if (k->problem.status) {
         refuse(k);
     } else if (k->conn) {
@@ -611,6 +621,22 @@ void rvi_call_event(const rv_service_event *e)
     }
     share(k);
     rvi_call_drop(k);
+}
+
+void rvi_call_event(const rv_service_event *e)
+{
+    rvi_part *p = e->user;
+    rvi_call *k = p->call;
+    int choice = p->index * k->wish.n + e->choice;
+    rvi_call_taken(p, e->request);
+    if (e->kind != RV_SERVICE_END) {
+        p->n_prompt = e->n_prompt;
+        p->n_reused = e->n_reused;
+    }
+    if (e->kind == RV_SERVICE_PROMPT && k->conn && k->writer->progress) on_progress(k, p, e);
+    if (e->kind == RV_SERVICE_TOKEN && k->conn) on_token(k, choice, e);
+    if (e->kind == RV_SERVICE_DONE) on_done(k, p, choice, e);
+    if (e->kind == RV_SERVICE_END) rvi_call_leave(k);
 }
 
 /* ---- figures ---- */
@@ -632,6 +658,7 @@ void rvi_call_put_state(const rvi_call *k, rvi_buf *out)
     unsigned long long version = k->learned;
     rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
                    k->s->fingerprint, version, version);
+    rvi_call_put_session(k, out);
 }
 
 bool rvi_call_token_text(const rvi_serving *s, int32_t id, rvi_buf *out)

@@ -84,7 +84,7 @@ struct rvi_call {
                             thoughts */
     rv_grammar *grammar; /* of the answers; NULL: their texts may be anything */
     rvi_part *parts;     /* n_parts in the arena */
-    int n_parts, n_open;
+    int n_parts, n_open; /* open: at the service, or on the way there */
     rvi_choice *choices; /* wish.n for each part that generates */
     int n_choices;
     rvi_problem problem;
@@ -94,6 +94,9 @@ struct rvi_call {
     rv_time now;            /* for templates that print the date */
     rvi_buf begun;          /* what the answer begins with, and is not said again */
     bool unloads;           /* the model goes when it has ended */
+    bool claims;            /* its session, until it has ended */
+    bool tells_session;     /* whether that was saved is known: */
+    char not_saved[256];    /* why not; "": it is */
     bool instructed;        /* its first message is not part of the conversation */
     void *own;              /* the writer's, in the arena */
 };
@@ -113,17 +116,38 @@ bool rvi_call_submit_chat(rvi_call *k);
 void rvi_call_start(rvi_call *k);
 /* Instead of starting it: nothing was submitted, and the client has its answer. */
 void rvi_call_drop(rvi_call *k);
+/* The same where the service has refused a part; false. */
+bool rvi_call_refused(rvi_call *k, const rv_request *r, rv_status st, const rv_error *err);
+/* The service has taken a part, under this number. */
+void rvi_call_taken(rvi_part *part, uint64_t request);
+/* One less of those that n_open counts: with the last one the call ends, and is freed. */
+void rvi_call_leave(rvi_call *k);
 /* One event of the service. */
 void rvi_call_event(const rv_service_event *e);
 /* At the end, when the service is gone and sends no more events. */
 void rvi_calls_free(rvi_serving *s);
+
+/* ---- session.c: calls that name a session ---- */
+
+/* Submits the part that answers, later; r is complete but for its session. False: k->problem is
+ * set. */
+bool rvi_call_submit_session(rvi_part *part, const rv_request *r);
+/* A problem: it could not be read. False. */
+bool rvi_call_session_damaged(const char *name, rvi_problem *p);
+/* The event of a choice that is done says whether its session was saved. */
+void rvi_call_note_session(rvi_call *k, const rv_service_event *done);
+/* ,"session":{...}, once that is known; nothing where none was named. */
+void rvi_call_put_session(const rvi_call *k, rvi_buf *out);
+
+/* ---- figures ---- */
 
 /* {"prompt_tokens": ...} is the dialect's: the sums of all parts. */
 typedef struct rvi_usage {
     long prompt, cached, generated;
 } rvi_usage;
 rvi_usage rvi_call_usage(const rvi_call *k);
-/* What the answer follows from, as two members: program and weights, and what was learned. */
+/* What the answer follows from, as two members: program and weights, and what was learned. And what
+ * became of its session. */
 void rvi_call_put_state(const rvi_call *k, rvi_buf *out);
 
 /* The bytes of one token, which may be part of a character; of a special one its name. True: it is

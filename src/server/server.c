@@ -53,6 +53,7 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
     (void)what;
     rvi_worker_call_done(v->s.worker);
     rvi_worker_call_done(v->s.loader);
+    rvi_worker_call_done(v->s.reader);
     for (int i = 0; i < v->o->n_models; i++) {
         rvi_serving *s = &v->s.models[i];
         /* with the last event of the last request nobody holds the model any more */
@@ -266,6 +267,7 @@ static void stop(server *v)
     rvi_conns_close(&v->s.conns);
     rvi_witness_close(v->s.conns.witness);
     rvi_worker_free(v->s.loader);
+    rvi_worker_free(v->s.reader);
     rvi_worker_free(v->s.worker);
     if (v->s.models) rvi_servings_close(&v->s);
     rvi_lock_free(v->s.lock);
@@ -335,6 +337,7 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
                               o->witness_contents, err);
     if (!st) st = rvi_worker_new(&v->s.worker, wake_up, v, err);
     if (!st) st = rvi_worker_new(&v->s.loader, wake_up, v, err);
+    if (!st) st = rvi_worker_new(&v->s.reader, wake_up, v, err);
     if (!st) rvi_worker_post(v->s.loader, &v->opening);
     if (!st) (void)event_base_dispatch(v->base);
     stop(v);

@@ -37,6 +37,7 @@ typedef struct rvi_server {
     long created;
     rvi_conns conns;
     rvi_worker *worker; /* alone calls learners */
+    rvi_worker *reader; /* submits requests whose session is read first */
     rvi_answers answers;
     rvi_kept kept; /* answers of all instances */
     uint64_t n_feedback;

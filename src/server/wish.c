@@ -28,6 +28,17 @@ static bool read_number(const rvi_field *f, const rvi_json *v, double *out, rvi_
                            f->name, f->min, f->max, *out);
 }
 
+static bool read_text(const char **out, const rvi_field *f, const rvi_json *v, rvi_problem *p)
+{
+    if (!rvi_json_is(v, RVI_JSON_STRING)) return refuse_type(f, "a string", p);
+    size_t n = v->as.string.len;
+    *out = v->as.string.data;
+    if (strlen(*out) != n) return refuse_type(f, "a string without U+0000", p);
+    if ((double)n >= f->min && (double)n <= f->max) return true;
+    return rvi_problem_set(p, 400, "value_out_of_range", f->name,
+                           "%s must have %g to %g bytes (got %zu)", f->name, f->min, f->max, n);
+}
+
 static bool read_stops(rvi_wish *w, const rvi_field *f, const rvi_json *v, rvi_problem *p)
 {
     size_t n = rvi_json_is(v, RVI_JSON_STRING) ? 1 : rvi_json_count(v);
@@ -123,6 +134,7 @@ static bool read_field(rvi_wish *w, const rvi_field *f, const rvi_json *v, rvi_a
         *(float *)(void *)place = (float)number;
         if (f->at == offsetof(rvi_wish, temperature)) w->has_temperature = true;
         return true;
+    case RVI_FIELD_TEXT: return read_text((const char **)(void *)place, f, v, p);
     case RVI_FIELD_SEED:
         if (!rvi_json_is(v, RVI_JSON_INT)) return refuse_type(f, "a whole number", p);
         w->sampling.seed = (uint64_t)rvi_json_int(v, 0);

@@ -28,7 +28,7 @@ enum {
     RVI_FOR_OLLAMA = RVI_FOR_TALK | RVI_FOR_GENERATE
 };
 
-enum { RVI_WISH_STOPS = 16, RVI_WISH_CHOICES = 128 };
+enum { RVI_WISH_STOPS = 16, RVI_WISH_CHOICES = 128, RVI_SESSION_NAME = 256 };
 
 typedef struct rvi_wish {
     rv_sampling sampling;
@@ -45,9 +45,10 @@ typedef struct rvi_wish {
     float temperature, mirostat_tau, mirostat_eta;
     bool has_temperature;
     int mirostat, max_tokens, max_completion_tokens, n_best, last_n;
-    int n_context; /* that the client needs; 0: any */
-    int priority;  /* as vLLM has it: lower goes first */
-    float timeout; /* seconds from when the request was whole; 0: none */
+    int n_context;       /* that the client needs; 0: any */
+    int priority;        /* as vLLM has it: lower goes first */
+    float timeout;       /* seconds from when the request was whole; 0: none */
+    const char *session; /* on disk; NULL: none */
     const char *stops[RVI_WISH_STOPS];
     rvi_answer_form form;
 } rvi_wish;
@@ -66,6 +67,7 @@ typedef enum rvi_field_kind {
     RVI_FIELD_FLAG,
     RVI_FIELD_INT,
     RVI_FIELD_FLOAT,
+    RVI_FIELD_TEXT, /* of min to max bytes */
     RVI_FIELD_SEED,
     RVI_FIELD_STOPS,
     RVI_FIELD_BIAS,

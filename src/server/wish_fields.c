@@ -86,6 +86,7 @@ static const rvi_field fields[] = {
     PLAIN("stop_sequences", MESSAGES, STOPS),
     VALUE("priority", ALL | NATIVE | RANKING, INT, -100, 100, priority),
     VALUE("timeout", ALL | NATIVE | RANKING, FLOAT, 0, 1e5, timeout),
+    VALUE("session", TEXT | OLLAMA | NATIVE, TEXT, 1, RVI_SESSION_NAME, session),
     VALUE("n", OPENAI, INT, 1, RVI_WISH_CHOICES, n),
     VALUE("best_of", COMPLETION, INT, 1, RVI_WISH_CHOICES, n_best),
     VALUE("stream", TEXT | OLLAMA | NATIVE, FLAG, 0, 0, stream),
