@@ -35,6 +35,7 @@ typedef struct serve {
     const char *alias, *llama, *config, *memory;
     const char *sessions, *session_room;
     int session_idle, session_age;
+    const char *pressure, *spill, *spill_room;
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
     bool no_learning, pull, store_given;
@@ -171,6 +172,28 @@ static rv_status set_sessions(serve *s, int model, rv_service_options *o, rv_err
     return o->sessions ? RV_OK : rvi_nomem(err, "sessions");
 }
 
+/* --spill alone means the cheaper of writing and computing again. */
+static rv_pressure pressure_of(const serve *s)
+{
+    static const char *const names[] = {
+        [RV_PRESSURE_RECOMPUTE] = "recompute", [RV_PRESSURE_SPILL] = "spill",
+        [RV_PRESSURE_CHEAPER] = "cheaper",     [RV_PRESSURE_REJECT] = "reject",
+        [RV_PRESSURE_EVICT] = "evict",         [RV_PRESSURE_QUANTIZE] = "quantize"};
+    unsigned i = s->spill ? RV_PRESSURE_CHEAPER : RV_PRESSURE_RECOMPUTE;
+    if (s->pressure)
+        for (i = 0; strcmp(names[i], s->pressure) != 0;) i++; /* it is one: that was checked */
+    return (rv_pressure)i;
+}
+
+static rv_status set_pressure(serve *s, int model, rv_service_options *o, rv_error *err)
+{
+    o->pressure = pressure_of(s);
+    if (!s->spill) return RV_OK;
+    o->spill = own_folder(s, s->spill, s->names[model]);
+    o->spill_bytes = read_room(s->spill_room);
+    return o->spill ? RV_OK : rvi_nomem(err, "spill");
+}
+
 /* Nothing is loaded yet. */
 static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
@@ -196,6 +219,7 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
                                               .max_tenant = s->max_tenant};
         out[i].service.max_running = s->parallel ? s->parallel : USUAL_PARALLEL;
         if (!st) st = set_sessions(s, i, &out[i].service, err);
+        if (!st) st = set_pressure(s, i, &out[i].service, err);
     }
     if (!st) st = cli_runtime(s->c, s->c->threads, &s->rt, err);
     if (!st) st = limit_memory(s, err);
@@ -298,6 +322,19 @@ static const char *first_name(const char *names, char *out, size_t size)
     return out;
 }
 
+static int check_pressure(const serve *s)
+{
+    rv_pressure p = pressure_of(s);
+    bool spills = p == RV_PRESSURE_SPILL || p == RV_PRESSURE_CHEAPER;
+    if (spills && !s->spill) return cli_usage(s->c, "--pressure %s needs --spill DIR", s->pressure);
+    if (s->spill && !spills)
+        return cli_usage(s->c, "--spill and --pressure %s exclude each other", s->pressure);
+    if (s->spill_room && !s->spill) return cli_usage(s->c, "--spill-room needs --spill DIR");
+    if (p == RV_PRESSURE_QUANTIZE && (!s->c->kv || strcmp(s->c->kv, "tiered") != 0))
+        return cli_usage(s->c, "--pressure quantize needs --kv tiered");
+    return CLI_OK;
+}
+
 /* What the options say together; 0: nothing is wrong. */
 static int apply_options(serve *s, char *name, size_t size)
 {
@@ -318,6 +355,7 @@ static int apply_options(serve *s, char *name, size_t size)
         return cli_usage(c, "--witness-contents needs --witness DIR");
     if (!s->sessions && (s->session_idle || s->session_age || s->session_room))
         return cli_usage(c, "--session-idle, --session-age and --session-room need --sessions");
+    if ((code = check_pressure(s))) return code;
     s->o.drain_seconds = s->drain;
     s->o.aliases = s->alias;
     s->o.limits.bytes = (uint64_t)s->max_memory << 20;
@@ -387,6 +425,9 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"session-idle", 0, CLI_INT, &s.session_idle, NULL},
                                 {"session-age", 0, CLI_INT, &s.session_age, NULL},
                                 {"session-room", 0, CLI_TEXT, &s.session_room, NULL},
+                                {"pressure", 0, CLI_TEXT, &s.pressure, NULL},
+                                {"spill", 0, CLI_TEXT, &s.spill, NULL},
+                                {"spill-room", 0, CLI_TEXT, &s.spill_room, NULL},
                                 {"store", 0, CLI_TEXT, &c->store, &s.store_given},
                                 {"witness", 0, CLI_TEXT, &s.o.witness, NULL},
                                 {"witness-contents", 0, CLI_FLAG, &s.o.witness_contents, NULL},

@@ -162,9 +162,10 @@ static const struct limit {
 };
 
 static const struct {
-    const char *name, *choices[6];
+    const char *name, *choices[7];
 } words[] = {
     {"kv", {"f32", "f16", "q8", "warm", "tiered"}},
+    {"pressure", {"recompute", "spill", "cheaper", "reject", "evict", "quantize"}},
     {"pooling", {"mean", "last", "first"}},
     {"how", {"average", "quality"}},
     {"loss", {"dpo", "kto"}},
@@ -233,7 +234,7 @@ static int check_size(const cli *c, const cli_option *o, const char *text)
 
 static int check_word(const cli *c, const cli_option *o, const char *text)
 {
-    static const char *const sizes[] = {"memory", "session-room"};
+    static const char *const sizes[] = {"memory", "session-room", "spill-room"};
     for (size_t i = 0; i < RVI_COUNT(sizes); i++)
         if (!strcmp(o->name, sizes[i])) return check_size(c, o, text);
     if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());

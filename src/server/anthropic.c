@@ -362,7 +362,7 @@ static void end_stream(rvi_call *k)
     put_stop(k, &json);
     rvi_buf_putc(&json, '}');
     put_usage(k, &json);
-    rvi_call_put_session(k, &json);
+    rvi_call_put_end(k, &json);
     rvi_buf_putc(&json, '}');
     tell(k, "message_delta", &json);
     rvi_buf_puts(&json, "{\"type\":\"message_stop\"}");

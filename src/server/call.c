@@ -585,6 +585,8 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
     keep_values(p, e);
     count(&k->s->server->llama, e);
     rvi_call_note_session(k, e);
+    k->n_forgotten += e->n_evicted;
+    k->coarse = k->coarse || e->coarse;
     if (e->finish == RV_FINISH_ERROR) {
         rv_error err = {.code = e->status};
         snprintf(err.text, sizeof err.text, "%s", e->error ? e->error : "");
@@ -658,6 +660,13 @@ void rvi_call_put_state(const rvi_call *k, rvi_buf *out)
     unsigned long long version = k->learned;
     rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
                    k->s->fingerprint, version, version);
+    rvi_call_put_end(k, out);
+}
+
+void rvi_call_put_end(const rvi_call *k, rvi_buf *out)
+{
+    if (k->n_forgotten) rvi_buf_printf(out, ",\"forgotten_tokens\":%ld", k->n_forgotten);
+    if (k->coarse) rvi_buf_puts(out, ",\"coarse\":true");
     rvi_call_put_session(k, out);
 }
 

@@ -95,6 +95,8 @@ struct rvi_call {
     rvi_buf begun;          /* what the answer begins with, and is not said again */
     bool unloads;           /* the model goes when it has ended */
     bool claims;            /* its session, until it has ended */
+    long n_forgotten;       /* tokens that its answers forgot for want of room */
+    bool coarse;            /* or they read some in 4 bits */
     bool tells_session;     /* whether that was saved is known: */
     char not_saved[256];    /* why not; "": it is */
     bool instructed;        /* its first message is not part of the conversation */
@@ -146,9 +148,12 @@ typedef struct rvi_usage {
     long prompt, cached, generated;
 } rvi_usage;
 rvi_usage rvi_call_usage(const rvi_call *k);
-/* What the answer follows from, as two members: program and weights, and what was learned. And what
- * became of its session. */
+/* What the answer follows from, as two members: program and weights, and what was learned. At the
+ * end also rvi_call_put_end. */
 void rvi_call_put_state(const rvi_call *k, rvi_buf *out);
+/* Members that most answers do not have: how want of room changed it, and what became of its
+ * session. */
+void rvi_call_put_end(const rvi_call *k, rvi_buf *out);
 
 /* The bytes of one token, which may be part of a character; of a special one its name. True: it is
  * special, and adds nothing to a text. */

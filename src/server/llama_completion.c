@@ -179,7 +179,7 @@ static void put_end(rvi_call *k, int i, rvi_buf *out)
     rvi_buf_puts(out, ",\"prompt\":");
     put_prompt(k, i, out);
     rvi_timings_put(k, i, out);
-    rvi_call_put_session(k, out);
+    rvi_call_put_end(k, out);
 }
 
 /* Only the members that were asked for: "name" or "name/member". */

@@ -96,7 +96,12 @@ static void put_counts(const figures *f)
                {"counter", "prefix_cache_queries", offsetof(rv_service_metrics, prompt_tokens)},
                {"counter", "prefix_cache_hits", offsetof(rv_service_metrics, reused_tokens)},
                {"counter", "num_preemptions", offsetof(rv_service_metrics, n_preempted)},
-               {"counter", "kv_dropped_tokens_total", offsetof(rv_service_metrics, dropped_rows)}};
+               {"counter", "kv_dropped_tokens_total", offsetof(rv_service_metrics, dropped_rows)},
+               {"counter", "spilled_requests_total", offsetof(rv_service_metrics, n_spilled)},
+               {"counter", "spill_failures_total", offsetof(rv_service_metrics, n_spill_failed)},
+               {"gauge", "spilled_bytes", offsetof(rv_service_metrics, bytes_spilled)},
+               {"counter", "forgotten_tokens_total", offsetof(rv_service_metrics, n_evicted)},
+               {"counter", "coarse_answers_total", offsetof(rv_service_metrics, n_coarsened)}};
     for (size_t k = 0; k < RVI_COUNT(all); k++) {
         put_type(f->out, all[k].type, all[k].name);
         for (int i = 0; i < f->n; i++) {
