@@ -153,6 +153,15 @@ RV_API void rv_service_cancel(rv_service *s, uint64_t id);
 RV_API rv_status rv_service_forget(rv_service *s, const char *tenant, const char *session,
                                    rv_error *err);
 
+typedef struct rv_listed_session {
+    const char *name;
+    uint64_t saved; /* seconds of the clock */
+} rv_listed_session;
+
+/* The tenant's saved sessions, as one block; nothing is read. None where none are kept. */
+RV_API rv_status rv_service_list_sessions(rv_service *s, const char *tenant,
+                                          rv_listed_session **out, size_t *n, rv_error *err);
+
 typedef struct rv_found_session {
     const char *name;
     float similarity; /* 1: the same text; unrelated ones are around 0 */

@@ -368,6 +368,40 @@ void rv_service_cancel(rv_service *s, uint64_t id)
     notify(s);
 }
 
+/* Without their paths. */
+static rv_listed_session *copy_list(const rvi_listed_session *list, size_t n)
+{
+    size_t texts = 0;
+    for (size_t i = 0; i < n; i++) texts += strlen(list[i].name) + 1;
+    rv_listed_session *out = rvi_alloc_array(n * sizeof *out + texts + 1, 1);
+    char *text = out ? (char *)(out + n) : NULL;
+    for (size_t i = 0; out && i < n; i++) {
+        size_t len = strlen(list[i].name) + 1;
+        memcpy(text, list[i].name, len);
+        out[i] = (rv_listed_session){text, list[i].saved};
+        text += len;
+    }
+    return out;
+}
+
+rv_status rv_service_list_sessions(rv_service *s, const char *tenant, rv_listed_session **out,
+                                   size_t *n, rv_error *err)
+{
+    if (!s || !out || !n)
+        return rvi_error(err, RV_E_INVALID, "rv_service_list_sessions: NULL argument");
+    *out = NULL;
+    *n = 0;
+    if (!s->sessions) return RV_OK;
+    const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
+    rvi_listed_session *list;
+    rv_status st = rvi_sessions_list(s->sessions, tenant ? tenant : "", &list, n, err);
+    if (!st && !(*out = copy_list(list, *n))) st = rvi_nomem(err, "sessions");
+    if (st) *n = 0;
+    rvi_free(list);
+    rvi_api_leave_heap(heap);
+    return st;
+}
+
 rv_status rv_service_forget(rv_service *s, const char *tenant, const char *session, rv_error *err)
 {
     if (!s || !session) return rvi_error(err, RV_E_INVALID, "rv_service_forget: NULL argument");

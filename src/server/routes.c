@@ -52,6 +52,7 @@ static const route routes[] = {
     {"POST", "/responses/*", rvi_openai_response_cancel, &rvi_openai, INFER, READY},
     {"GET", "/responses/*", rvi_openai_response_get, &rvi_openai, INFER, READY},
     {"DELETE", "/responses/*", rvi_openai_response_delete, &rvi_openai, INFER, READY},
+    {"GET", "/sessions", rvi_native_sessions, &rvi_openai, INFER, NAMED},
     {"DELETE", "/sessions/*", rvi_native_forget_session, &rvi_openai, INFER, NAMED},
     {"POST", "/embeddings", rvi_openai_embeddings, &rvi_openai, INFER, NAMED},
     {"POST", "/messages", rvi_anthropic_messages, &rvi_anthropic, INFER, NAMED},

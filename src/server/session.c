@@ -138,7 +138,33 @@ void rvi_call_put_session(const rvi_call *k, rvi_buf *out)
     rvi_buf_putc(out, '}');
 }
 
-/* ---- forgetting ---- */
+/* ---- those that are kept ---- */
+
+void rvi_native_sessions(rvi_serving *s, rvi_conn *c)
+{
+    rvi_problem p;
+    rv_error err = {0};
+    rvi_buf out = {0};
+    rv_listed_session *list = NULL;
+    size_t n = 0;
+    bool ok = are_kept(s, &p);
+    rv_status st = ok ? rv_service_list_sessions(s->service, c->key->name, &list, &n, &err) : RV_OK;
+    if (st) ok = rvi_problem_from(&p, st, &err);
+    if (!ok) {
+        rvi_dialect_refuse(&rvi_openai, c, &p);
+        return;
+    }
+    rvi_buf_puts(&out, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; i < n; i++) {
+        rvi_buf_puts(&out, i ? ",{\"id\":" : "{\"id\":");
+        rvi_put_text(&out, list[i].name);
+        rvi_buf_printf(&out, ",\"object\":\"session\",\"saved_at\":%llu}",
+                       (unsigned long long)list[i].saved);
+    }
+    rvi_buf_puts(&out, "]}");
+    rv_free(list);
+    rvi_reply_json(&rvi_openai, c, &out);
+}
 
 void rvi_native_forget_session(rvi_serving *s, rvi_conn *c)
 {

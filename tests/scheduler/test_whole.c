@@ -71,8 +71,35 @@ static void says_everything(void **state)
     (void)expect_same(ids, ASKED, 1, 0);
 }
 
+static void is_listed(void **state)
+{
+    (void)state;
+    rv_listed_session *list;
+    size_t n;
+    rv_service *svc = service_in(NULL);
+    assert_ok(rv_service_list_sessions(svc, NULL, &list, &n, err));
+    assert_true(!list && !n);
+    rv_service_free(&svc);
+    svc = service_in(in_folder("listed"));
+    int32_t ids[ASKED] = {0};
+    (void)answer(svc, ids, ASKED, 1, "one");
+    (void)answer(svc, ids, ASKED, 1, "another");
+    assert_ok(rv_service_list_sessions(svc, "", &list, &n, err));
+    assert_int_equal(n, 2);
+    assert_string_equal(list[0].name, "another");
+    assert_string_equal(list[1].name, "one");
+    assert_true(list[0].saved >= list[1].saved && list[1].saved > 1700000000);
+    rv_free(list);
+    assert_ok(rv_service_list_sessions(svc, "somebody else", &list, &n, err));
+    assert_int_equal(n, 0);
+    rv_free(list);
+    assert_refused(RV_E_INVALID, rv_service_list_sessions(svc, "", NULL, &n, err));
+    rv_service_free(&svc);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(says_everything)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(says_everything),
+                                       cmocka_unit_test(is_listed)};
     return cmocka_run_group_tests_name("whole", tests, open_it, close_it);
 }

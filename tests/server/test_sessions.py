@@ -186,6 +186,13 @@ def tenants(folder, keys):
         def forget(name):
             return s.ask("DELETE", "/v1/sessions/mine", headers=bearer(made[name]))
 
+        told = {n: s.ask("GET", "/v1/sessions", headers=bearer(made[n]))[2] for n in made}
+        talk(s, turns, 2, bearer(made["ann"]), session="another")
+        more = s.ask("GET", "/v1/sessions", headers=bearer(made["ann"]))[2]["data"]
+        verdict("each sees its own alone", all(
+            [(x["id"], x["object"]) for x in t["data"]] == [("mine", "session")]
+            for t in told.values()) and {x["id"] for x in more} == {"mine", "another"} and
+            s.ask("DELETE", "/v1/sessions/another", headers=bearer(made["ann"]))[0] == 200, more)
         status, _, told = forget("bob")
         verdict("one's own is forgotten", (status, told) == (200, {
             "id": "mine", "object": "session", "deleted": True}), told)
@@ -243,7 +250,7 @@ def old_ones(folder):
 def off():
     with Server() as s:
         for got in (talk(s, asked(TURNS[:1]), 1, session="x"),
-                    s.ask("DELETE", "/v1/sessions/x")):
+                    s.ask("DELETE", "/v1/sessions/x"), s.ask("GET", "/v1/sessions")):
             verdict("without --sessions there are none, which is said",
                     (got[0], got[2]["error"]["code"]) == (400, "sessions_off") and
                     "--sessions" in got[2]["error"]["message"], got[2])
