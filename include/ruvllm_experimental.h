@@ -65,6 +65,9 @@ RV_API rv_status rv_learner_replay(rv_learner *l, rv_learn_progress_fn progress,
     X(recipe, int, 0, "0: trained for generality, behind the gate; 1: fenced by training")         \
     X(gate, int, 0, "0: as the recipe wants; 1: always; 2: never")                                 \
     X(no_slots, int, 0, "corrections are not spoken from memory: only the weights answer")         \
+    X(reading, int, 0,                                                                             \
+      "lessons that are only likely to be asked for: 0: are read by a model that was found to "    \
+      "read; 1: by any; 2: by none")                                                               \
     X(shared, int, 0, "all groups train one adapter, with rehearsal and EWC")                      \
     X(sources, int, 7,                                                                             \
       "of texts to train on, beside what was taught: 1 forms of the question + 2 wordings of the " \

@@ -191,9 +191,14 @@ RV_API rv_status rv_learner_reset(rv_learner *l, rv_error *err);
 typedef struct rv_learn_plan {
     int gate_open; /* a correction is asked for */
     int slot;      /* its answer will be spoken, word for word */
+    /* No correction is asked for surely, but this one is likely to be, and the model was found to
+     * make use of what it reads: question and answer stand as a turn before the request
+     * (rv_learner_tokenize), and the model words its answer itself. */
+    int read;
     int n_adapters;
-    double probability;            /* that it is asked for; 0 where gate_open is 0 */
-    const char *question, *answer; /* as they were taught; "" where gate_open is 0 */
+    uint64_t event;                /* that taught the correction of gate_open or read; 0: none */
+    double probability;            /* that it is asked for; 0: there is none */
+    const char *question, *answer; /* as they were taught; "" where there is none */
     rv_scope scope;                /* of that correction */
     const char *instructions;      /* lessons of scope always, a line each; "": none */
 } rv_learn_plan;
@@ -204,8 +209,8 @@ typedef struct rv_learn_plan {
 RV_API rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *chat,
                                   rv_learn_plan **out, rv_error *err);
 /* rv_chat_tokenize for a chat as the model is to read it: behind the instructions of the learner,
- * and of a model that repeats what stands in its chat without turns in which a lesson spoke, unless
- * only they explain the last request. */
+ * of a model that repeats what stands in its chat without turns in which a lesson spoke, unless
+ * only they explain the last request, and with a lesson that is read before that request. */
 RV_API rv_status rv_learner_tokenize(rv_learner *l, const rv_chat *chat, int32_t **ids, size_t *n,
                                      rv_error *err);
 /* All adapters of the learner as a set, as if everything taught took part. */
@@ -248,7 +253,8 @@ RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progre
 /* ---- what was learned ---- */
 
 /* A JSON object: counts ("lessons", "waiting"), "learned" (what was taught and where it counts:
- * "scope", with what it took the place of: "instead_of"), "ended" (what was taken back or corrected
+ * "scope", with what it took the place of: "instead_of"), "repeats" and "reads" (what was found out
+ * about the model; null: not yet), "ended" (what was taken back or corrected
  * since), "instructions", "generations" (how many lessons, and how many of their other
  * wordings, those trained here were seen to answer: "said", "wordings_said" of "wordings"),
  * "background" (what its thread does: "off", "calibrating", "training" ...) with

@@ -121,7 +121,7 @@ static rv_status room_for(const eval *e, const char *const *questions, size_t n,
         rv_free(ids);
     }
     if (!st && longest > 1 << 20) st = rvi_error(err, RV_E_CONFIG, "too long a question");
-    *out = (int)longest + ask->max_tokens;
+    *out = (int)longest + e->spare + ask->max_tokens;
     return st;
 }
 

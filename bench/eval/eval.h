@@ -45,7 +45,8 @@ typedef struct eval {
     cli_model model;
     rv_model *embedder; /* of the learner; NULL: none */
     rv_engine *engine;
-    int room; /* tokens of one of the engine's sessions */
+    int room;  /* tokens of one of the engine's sessions */
+    int spare; /* of them, for what the learner puts before a question */
     rv_learner *l;
     bool uncalibrated;              /* the learner is asked before it has looked at the model */
     double train_cpu_s;             /* CPU time of all training so far, of all threads */
@@ -91,8 +92,9 @@ typedef struct eval_settings {
 #undef X
 } eval_settings;
 
-enum { EVAL_RECIPE_GATED, EVAL_RECIPE_FENCED }; /* of eval_settings.recipe */
-enum { EVAL_GATE_ON = 1, EVAL_GATE_OFF = 2 };   /* of eval_settings.gate */
+enum { EVAL_RECIPE_GATED, EVAL_RECIPE_FENCED };                    /* of eval_settings.recipe */
+enum { EVAL_GATE_ON = 1, EVAL_GATE_OFF = 2 };                      /* of eval_settings.gate */
+enum { EVAL_READING_MEASURED, EVAL_READING_ON, EVAL_READING_OFF }; /* .reading */
 
 /* The defaults, and what the command line says. */
 eval_settings eval_learner_settings(const eval *e);

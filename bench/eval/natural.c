@@ -49,7 +49,9 @@ typedef struct natural_eval {
     bool together, recognise, trained;
     bool slots, gate; /* corrections are spoken; adapters wait for one that is asked for */
     bool read;        /* not spoken: the lesson's turn stands before the request */
-    int group;        /* corrections that make an adapter; 0: as many as usual */
+    int who_reads;    /* lessons that are only likely: eval_settings.reading */
+    size_t n_read[NATURAL_N_KINDS]; /* requests with a lesson that is only likely */
+    int group;                      /* corrections that make an adapter; 0: as many as usual */
     natural_file file;
     const char *beside;     /* a file of corrections that are taught too, and not asked */
     natural_file neglected; /* what it has */
@@ -66,6 +68,7 @@ typedef struct natural_eval {
 } natural_eval;
 
 static const eval_ask ask = {.max_tokens = 48};
+enum { SPARE = 512 }; /* tokens of a lesson that is read: of none in the files are there more */
 static const char *const figure_names[NATURAL_N_KINDS] = {"edit", "wordings", "neighbours",
                                                           "same_subject"};
 
@@ -185,10 +188,12 @@ static void dump_plan(const natural_eval *v, const natural_correction *c, int ki
     rvi_buf line = {0};
     rvi_buf_puts(&line, "{\"id\":");
     rvi_json_write_string(&line, c->id, strlen(c->id));
-    rvi_buf_printf(&line, ",\"asked\":\"%s\",\"%s\":%s,\"open\":%s,\"spoken\":%s,\"question\":",
+    rvi_buf_printf(&line,
+                   ",\"asked\":\"%s\",\"%s\":%s,\"open\":%s,\"spoken\":%s,\"read\":%s,"
+                   "\"probability\":%.4f,\"question\":",
                    figure_names[kind], must_not_change(kind) ? "changed" : "right",
                    yes ? "true" : "false", plan->gate_open ? "true" : "false",
-                   plan->slot ? "true" : "false");
+                   plan->slot ? "true" : "false", plan->read ? "true" : "false", plan->probability);
     rvi_json_write_string(&line, text, strlen(text));
     rvi_buf_puts(&line, ",\"answer\":");
     rvi_json_write_string(&line, plan->answer, strlen(plan->answer));
@@ -221,6 +226,7 @@ static rv_status recognise(natural_eval *v, rv_session *s, size_t correction, rv
             bool yes = must_not_change(k) ? plan->gate_open || plan->slot
                                           : plan->slot && has_answer(c, plan);
             count(v, correction, TAUGHT, k, yes, plan->slot);
+            v->n_read[k] += plan->read != 0;
             if (v->e.dump) dump_plan(v, c, k, *text, plan, yes);
             rv_free(plan);
         }
@@ -412,6 +418,8 @@ static void write_result(const natural_eval *v, rvi_buf *out)
         v->read ? "true" : "false", v->e.embedder ? "true" : "false", v->n_refused);
     write_timing("teach", &v->teaching, out);
     if (v->recognise) write_timing("begin", &v->beginning, out);
+    for (int k = 0; v->recognise && k < NATURAL_N_KINDS; k++)
+        rvi_buf_printf(out, ",\"%s_read\":%zu", figure_names[k], v->n_read[k]);
     rvi_buf_putc(out, ',');
     write_stage(v, TAUGHT, out);
     if (v->trained) {
@@ -496,6 +504,8 @@ static void print_result(const natural_eval *v, rvi_buf *out)
     print_timing("a correction", &v->teaching, out);
     if (v->recognise) print_timing("reading new lessons", &v->reading, out);
     if (v->recognise) print_timing("a recognition", &v->beginning, out);
+    for (int k = 0; v->recognise && k < NATURAL_N_KINDS; k++)
+        if (v->n_read[k]) rvi_buf_printf(out, "read, %s: %zu\n", figure_names[k], v->n_read[k]);
 }
 
 /* ---- the command ---- */
@@ -514,6 +524,7 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
     natural_eval *v = (natural_eval *)e;
     eval_settings settings = eval_learner_settings(e);
     settings.no_slots = !v->slots;
+    settings.reading = v->who_reads;
     if (!v->gate) settings.gate = EVAL_GATE_OFF;
     if (v->group) settings.group_size = v->group;
     v->group = settings.group_size;
@@ -529,8 +540,24 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
     return st;
 }
 
+/* Who reads lessons that are only likely. Whether a model reads is measured with what else is made
+ * once for it. */
+static int settle_reading(const cli *c, natural_eval *v, const char *text)
+{
+    static const char *const names[] = {
+        [EVAL_READING_MEASURED] = "measured", [EVAL_READING_ON] = "on", [EVAL_READING_OFF] = "off"};
+    int i = 0;
+    while (i < (int)RVI_COUNT(names) && text && strcmp(text, names[i])) i++;
+    if (i == (int)RVI_COUNT(names))
+        return cli_usage(c, "--reading: '%s' is none of measured, on and off", text);
+    v->who_reads = i;
+    if (text && i == EVAL_READING_MEASURED) v->e.uncalibrated = false;
+    if (text && i != EVAL_READING_OFF) v->e.spare = SPARE;
+    return CLI_OK;
+}
+
 static int settle_options(cli *c, natural_eval *v, const char **args, int n_args, bool each,
-                          const char *slots, const char *gate)
+                          const char *slots, const char *gate, const char *reading)
 {
     const eval_options *o = &v->e.o;
     if (n_args < 2) return cli_usage(c, "a model and a file of corrections are needed");
@@ -550,6 +577,7 @@ static int settle_options(cli *c, natural_eval *v, const char **args, int n_args
     if (!v->trained && (v->group || !v->slots || !v->gate))
         return cli_usage(c, "--group, --slots off and --gate off go with --trained");
     v->e.uncalibrated = !v->trained;
+    if ((code = settle_reading(c, v, reading))) return code;
     v->e.c = c;
     v->e.model_name = args[0];
     v->n_paths = (size_t)n_args - 1;
@@ -562,7 +590,7 @@ int eval_natural(cli *c, int argc, char **argv)
     natural_eval v = {.e.o = {.windows = 64, .seed = 1}};
     eval_options *o = &v.e.o;
     bool each = false, done;
-    const char *slots = NULL, *gate = NULL, *args[1 + RVI_COUNT(v.paths)];
+    const char *slots = NULL, *gate = NULL, *reading = NULL, *args[1 + RVI_COUNT(v.paths)];
     int n_args;
     const cli_option options[] = {
         {"each", 0, CLI_FLAG, &each, NULL},
@@ -574,6 +602,7 @@ int eval_natural(cli *c, int argc, char **argv)
         {"group", 0, CLI_INT, &v.group, NULL},
         {"slots", 0, CLI_TEXT, &slots, NULL},
         {"gate", 0, CLI_TEXT, &gate, NULL},
+        {"reading", 0, CLI_TEXT, &reading, NULL},
         {"embedder", 0, CLI_TEXT, &o->embedder, NULL},
         {"no-embedder", 0, CLI_FLAG, &o->no_embedder, NULL},
         {"limit", 0, CLI_INT, &o->limit, NULL},
@@ -589,7 +618,7 @@ int eval_natural(cli *c, int argc, char **argv)
     int code = cli_parse(c, options, RVI_COUNT(options), argc, argv, args, (int)RVI_COUNT(args),
                          &n_args, &done);
     if (code || done) return code;
-    code = settle_options(c, &v, args, n_args, each, slots, gate);
+    code = settle_options(c, &v, args, n_args, each, slots, gate, reading);
     if (code) return code;
     code = eval_run(&v.e, load, evaluate);
     eval_free_answers(v.base, v.first ? v.first[v.file.n] : 0);

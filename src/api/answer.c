@@ -61,6 +61,7 @@ rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err)
     rv_status st = slot.n ? rvi_answer_lock(s->s, &slot, err) : RV_OK;
     if (!st && s->begun && !slot.n) st = avoid_disliked(s, err);
     s->spoke = !st && slot.n;
+    s->read = !st && s->begun && s->reads;
     s->begun = false;
     rvi_ids_deinit(&s->slot);
     return st;
@@ -90,7 +91,7 @@ static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
         if (st) rvi_answer_drop(s->s);
     }
     if (st) { /* what was decided was for this answer */
-        s->spoke = s->begun = false;
+        s->spoke = s->read = s->begun = false;
         rvi_ids_deinit(&s->slot);
     }
     return st;
@@ -110,6 +111,9 @@ static rv_status start_chat(rv_session *s, const rv_chat *given, const rv_genera
     if (!st) st = rvi_api_read_chat(&chat, &json, given, &arena, err);
     if (!st) st = rvi_api_learned_ids(s->teacher, s->e->m, &chat, json, &arena, &ids, err);
     if (!st && s->teacher) st = rvi_api_begin_learning(s->teacher, s, json, NULL, err);
+    if (!st && s->teacher && s->reads)
+        s->reads =
+            rvi_api_read_lesson(s->teacher, &chat, json, s->lesson, s->s->n_context, &arena, &ids);
     if (!st) st = start(s, ids.data, ids.len, o, err);
     rvi_ids_deinit(&ids);
     rvi_arena_deinit(&arena);

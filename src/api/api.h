@@ -145,7 +145,9 @@ struct rv_session {
     rv_learner *teacher;      /* that chats ask; may be NULL */
     rv_learner *learner;      /* that decided what takes part; NULL: none did */
     rvi_ids slot;             /* of the next answer, a copy: lessons may go; len 0: none */
-    uint64_t lesson;          /* whose answer that is: its event */
+    uint64_t lesson;          /* whose answer that is, or that is read: its event */
+    bool reads;               /* it is: a turn before the next request, */
+    bool read;                /* or before that of the last answer */
     bool spoke;               /* the last answer came from a slot */
     bool begun;               /* the next answer is to `question` */
     bool unjudged;            /* nobody will judge its answers: none is captured */
@@ -256,6 +258,11 @@ rv_status rvi_api_give_plan(const rvi_plan *plan, const char *instructions, rv_l
 rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
                                  rv_learn_plan **out, rv_error *err) RVI_MUST_CHECK;
 
+/* The lesson that stands as a turn before the chat's last request: its event; 0: none. busy is
+ * held. */
+rv_status rvi_api_find_read(rv_learner *l, const rvi_json *chat, uint64_t *lesson,
+                            rv_error *err) RVI_MUST_CHECK;
+
 /* One piece of what that takes, so that others have their turns between them; busy is held. True:
  * there are more. captures: the answer will be judged. */
 bool rvi_api_prepare_learning(rv_learner *l, const rvi_json *chat, bool captures);
@@ -308,6 +315,13 @@ const char *rvi_api_message_text(const rvi_json *message, rvi_arena *arena);
 rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_chat *chat,
                               const rvi_json *json, rvi_arena *arena, rvi_ids *ids,
                               rv_error *err) RVI_MUST_CHECK;
+/* These ids again, with the lesson of this event (0: none) as a turn before the request; busy is
+ * held. False: they stay, for there is no place for it, in the template or in n_context tokens (0:
+ * any number). */
+bool rvi_api_read_lesson(const rv_learner *l, const rv_chat *chat, const rvi_json *json,
+                         uint64_t lesson, int n_context, rvi_arena *arena, rvi_ids *ids);
+/* Does a turn of the chat tell what the lesson would? */
+bool rvi_api_has_turn(const rvi_json *chat, const rvi_lesson *x, rvi_arena *arena);
 
 /* The architecture's name in the file. */
 void rvi_api_arch_name(const rvi_source *s, char *out, size_t size);

@@ -275,6 +275,43 @@ static rv_status without_spoken(const rv_learner *l, const rvi_json **json, rvi_
     return *json ? RV_OK : rvi_nomem(err, "chat");
 }
 
+bool rvi_api_has_turn(const rvi_json *chat, const rvi_lesson *x, rvi_arena *arena)
+{
+    const rvi_json *messages = rvi_json_get(chat, "messages");
+    for (size_t i = 0; i + 1 < rvi_json_count(messages); i++) {
+        const rvi_json *user = rvi_json_at(messages, i), *model = rvi_json_at(messages, i + 1);
+        if (!rvi_api_message_is(user, "user") || !rvi_api_message_is(model, "assistant")) continue;
+        const char *request = rvi_api_message_text(user, arena),
+                   *answer = rvi_api_message_text(model, arena);
+        if (request && answer && rvi_lesson_is_turn(x, request, answer)) return true;
+    }
+    return false;
+}
+
+/* The lesson as a turn before the request. */
+static rv_status with_turn(const rvi_json **json, const rvi_lesson *x, rvi_arena *arena,
+                           rv_error *err)
+{
+    enum { TURN = 2, FIELDS = 2 };
+    const rvi_json *messages = rvi_json_get(*json, "messages");
+    size_t n = rvi_json_count(messages), at = n;
+    while (at > 0 && !rvi_api_message_is(rvi_json_at(messages, at - 1), "user")) at--;
+    if (!at--) return RV_OK;
+    rvi_json *items = rvi_arena_alloc(arena, n + TURN, sizeof *items);
+    rvi_json *fields = rvi_arena_alloc(arena, TURN * FIELDS, sizeof *fields);
+    if (!items || !fields) return rvi_nomem(err, "chat");
+    fields[0] = text_node("role", "user");
+    fields[1] = text_node("content", x->question);
+    fields[2] = text_node("role", "assistant");
+    fields[3] = text_node("content", x->answer);
+    for (size_t i = 0; i < n; i++) items[i < at ? i : i + TURN] = *rvi_json_at(messages, i);
+    for (size_t i = 0; i < TURN; i++)
+        items[at + i] = rvi_json_list(RVI_JSON_OBJECT, fields + i * FIELDS, FIELDS);
+    *json = with_member(
+        *json, rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, items, n + TURN), "messages"), arena);
+    return *json ? RV_OK : rvi_nomem(err, "chat");
+}
+
 /* The message with the text before its own content, which is a text. */
 static const rvi_json *prefixed(const rvi_json *message, const char *text, rvi_arena *arena)
 {
@@ -336,13 +373,15 @@ static rv_status render_with(const rv_model *m, const rv_chat *chat, const rvi_j
 
 /* A lesson is a text whatever is in it: no control token comes of it, even where the program asked
  * for those that the chat's own texts name. */
-rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_chat *chat,
-                              const rvi_json *json, rvi_arena *arena, rvi_ids *ids, rv_error *err)
+static rv_status compose(const rv_learner *l, const rv_model *m, const rv_chat *chat,
+                         const rvi_json *json, const rvi_lesson *read, rvi_arena *arena,
+                         rvi_ids *ids, rv_error *err)
 {
     rvi_buf instructions = {0}, text = {0};
     rvi_text_spans user = {0}, own = {0};
     rv_status st = l ? rvi_learner_instructions(l->l, &instructions, err) : RV_OK;
     if (!st && l) st = without_spoken(l, &json, arena, err);
+    if (!st && read) st = with_turn(&json, read, arena, err);
     if (!st && !instructions.len) st = chat_ids(m, chat, json, ids, err);
     if (st || !instructions.len) {
         rvi_buf_deinit(&instructions);
@@ -368,6 +407,28 @@ rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_c
     rvi_buf_deinit(&instructions);
     rvi_buf_deinit(&text);
     return st;
+}
+
+rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_chat *chat,
+                              const rvi_json *json, rvi_arena *arena, rvi_ids *ids, rv_error *err)
+{
+    return compose(l, m, chat, json, NULL, arena, ids, err);
+}
+
+bool rvi_api_read_lesson(const rv_learner *l, const rv_chat *chat, const rvi_json *json,
+                         uint64_t lesson, int n_context, rvi_arena *arena, rvi_ids *ids)
+{
+    enum { PART = 8 }; /* of the context, which stays for the answer */
+    size_t most = n_context ? (size_t)(n_context - n_context / PART) : SIZE_MAX;
+    const rvi_lesson *x = lesson ? rvi_lessons_find(&l->l->lessons, lesson) : NULL;
+    rvi_ids longer = {0};
+    if (!x || compose(l, l->m, chat, json, x, arena, &longer, NULL) || longer.len > most) {
+        rvi_ids_deinit(&longer);
+        return false;
+    }
+    rvi_ids_deinit(ids);
+    *ids = longer;
+    return true;
 }
 
 rv_status rv_chat_tokenize(const rv_model *m, const rv_chat *given, int32_t **ids, size_t *n,

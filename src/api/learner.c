@@ -263,6 +263,21 @@ bool rvi_api_prepare_learning(rv_learner *l, const rvi_json *chat, bool captures
     return more;
 }
 
+rv_status rvi_api_find_read(rv_learner *l, const rvi_json *chat, uint64_t *lesson, rv_error *err)
+{
+    rvi_arena arena = {.max = MOST_TURNS};
+    const char **turns;
+    size_t n;
+    const rvi_lesson *x = NULL;
+    *lesson = 0;
+    if (!rvi_learner_reads(l->l)) return RV_OK;
+    rv_status st = user_turns(chat, &arena, &turns, &n, err);
+    if (!st) st = rvi_learner_find_read(l->l, turns, n, &x, err);
+    if (x && !rvi_api_has_turn(chat, x, &arena)) *lesson = x->event;
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
 /* busy is held */
 rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
                                  rv_learn_plan **out, rv_error *err)
@@ -276,6 +291,8 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
     if (news) rvi_background_wake(l);
     rv_status st = user_turns(chat, &arena, &turns, &n, err);
     if (!st) st = rvi_learner_plan(l->l, turns, n, &plan, err);
+    if (plan.read && rvi_api_has_turn(chat, plan.read, &arena))
+        plan = (rvi_plan){.adapters = plan.adapters};
     rvi_learner_yield(l->l);
     char *question = NULL, *meant = NULL;
     rvi_ids slot = {0};
@@ -314,11 +331,21 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
         s->held = plan.adapters;
         rvi_ids_deinit(&s->slot);
         s->slot = slot;
-        s->lesson = plan.lesson ? plan.lesson->event : 0;
+        s->lesson = plan.lesson ? plan.lesson->event : plan.read ? plan.read->event : 0;
+        s->reads = plan.read != NULL;
         s->begun = true;
     }
     rvi_arena_deinit(&arena);
     return st;
+}
+
+/* Beside services, a piece in each turn. */
+static void prepare_learning(rvi_api_turn *turn, rv_learner *l, const rvi_json *chat, bool captures)
+{
+    for (int i = 0; i < MOST_PIECES && rvi_api_is_serving(l->m->rt) &&
+                    rvi_api_prepare_learning(l, chat, captures);
+         i++)
+        rvi_api_make_way(turn);
 }
 
 rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *given, rv_learn_plan **out,
@@ -334,10 +361,7 @@ rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *given, r
     const rvi_json *json;
     if (s->e->m != l->m) st = rvi_error(err, RV_E_INVALID, "the session is of another model");
     if (!st) st = rvi_api_read_chat(&chat, &json, given, &arena, err);
-    for (int i = 0; !st && i < MOST_PIECES && rvi_api_is_serving(l->m->rt) &&
-                    rvi_api_prepare_learning(l, json, !s->unjudged);
-         i++)
-        rvi_api_make_way(&turn);
+    if (!st) prepare_learning(&turn, l, json, !s->unjudged);
     if (!st && s->s->answer) /* asked last: while others had their turns, one may have begun */
         st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     if (!st) st = rvi_api_begin_learning(l, s, json, out, err);
@@ -363,7 +387,9 @@ static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_correction t
         st = rvi_learner_given(l->l, s->capture, &given, err);
     t.question = t.scope == RV_SCOPE_TOPIC && s->meant ? s->meant : s->question;
     if (given.len) t.rejected = given.data;
-    if (s->spoke) t.spoken = s->lesson;
+    const rvi_lesson *x = s->read ? rvi_lessons_find(&l->l->lessons, s->lesson) : NULL;
+    bool worded = x && !strcmp(x->answer, t.answer); /* wrongly; it was the right lesson */
+    if (s->spoke || (x && !worded)) t.spoken = s->lesson;
     if (!st) st = rvi_learner_teach(l->l, &t, r, err);
     rvi_buf_deinit(&given);
     return st;
@@ -397,8 +423,12 @@ rv_status rv_learner_tokenize(rv_learner *l, const rv_chat *given, int32_t **ids
     rvi_ids out = {0};
     rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
     const rvi_json *json;
+    uint64_t lesson = 0;
     st = rvi_api_read_chat(&chat, &json, given, &arena, err);
     if (!st) st = rvi_api_learned_ids(l, l->m, &chat, json, &arena, &out, err);
+    if (!st && rvi_learner_reads(l->l)) prepare_learning(&turn, l, json, false);
+    if (!st) st = rvi_api_find_read(l, json, &lesson, err);
+    if (!st) (void)rvi_api_read_lesson(l, &chat, json, lesson, 0, &arena, &out);
     rvi_arena_deinit(&arena);
     if (st)
         rvi_ids_deinit(&out);
@@ -451,12 +481,13 @@ rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *
     if (st) return st;
     st = need_answer(l, s, err);
     if (!st)
-        st = rvi_learner_thumb_down(l->l, s->capture, s->question, s->spoke ? s->lesson : 0, &r,
-                                    err);
-    if (!st && s->spoke)
+        st = rvi_learner_thumb_down(l->l, s->capture, s->question,
+                                    s->spoke || s->read ? s->lesson : 0, &r, err);
+    if (!st && (s->spoke || s->read))
         snprintf(r.notes, sizeof r.notes,
-                 "the correction is no longer spoken where this is asked, nor where something "
-                 "nearer to this than to its own question is");
+                 "the correction is no longer %s where this is asked, nor where something nearer "
+                 "to this than to its own question is",
+                 s->spoke ? "spoken" : "read");
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 

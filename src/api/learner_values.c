@@ -65,6 +65,7 @@ static rv_status check_settings(const rvi_learner_options *o, rv_error *err)
     if (!st) st = check_range("sources", o->sources, 0, RVI_TEXTS_ALL, err);
     if (!st) st = check_range("recipe", o->recipe, 0, RVI_RECIPE_FENCED, err);
     if (!st) st = check_range("gate", o->gate, 0, RVI_GATING_OFF, err);
+    if (!st) st = check_range("reading", o->reading, 0, RVI_READING_OFF, err);
     if (!st) st = check_range("deep_min_pairs", o->deep_min_pairs, 0, INT32_MAX, err);
     if (!st) st = check_range("deep_idle_seconds", o->deep_idle_seconds, 0, INT32_MAX, err);
     if (st) return st;
@@ -148,14 +149,16 @@ rv_status rvi_api_give_adaptation(const rvi_adaptation *r, rv_adaptation **out, 
 rv_status rvi_api_give_plan(const rvi_plan *plan, const char *instructions, rv_learn_plan **out,
                             rv_error *err)
 {
-    const rvi_lesson *x = plan->asked;
+    const rvi_lesson *x = plan->asked ? plan->asked : plan->read;
     const char *question = x ? x->question : "", *answer = x ? x->answer : "";
     char *texts;
     rv_learn_plan *p =
         block(sizeof *p, strlen(question) + strlen(answer) + strlen(instructions) + 3, &texts);
     if (!p) return rvi_nomem(err, "plan");
-    *p = (rv_learn_plan){.gate_open = x != NULL,
+    *p = (rv_learn_plan){.gate_open = plan->asked != NULL,
                          .slot = plan->lesson != NULL,
+                         .read = plan->read != NULL,
+                         .event = x ? x->event : 0,
                          .n_adapters = plan->adapters ? rvi_made_set_of(plan->adapters)->n : 0,
                          .probability = (double)plan->probability,
                          .question = put_text(&texts, question),

@@ -64,6 +64,8 @@ typedef struct held {
     uint32_t grammar_state;
     rv_learner *learner; /* may be NULL, then there are no sessions */
     rvi_json chat;
+    rv_chat rendered; /* how: special, now */
+    rv_time now;
     rv_session *sessions; /* one for each choice: what the learner decided */
     int n;
 } held;
@@ -81,6 +83,29 @@ static bool prepare(void *ctx)
     held *h = ctx;
     if (h->is_kept && h->adapters && rvi_api_digest_set(h->adapters)) return true;
     return h->learner && rvi_api_prepare_learning(h->learner, &h->chat, false);
+}
+
+/* The prompt was made by whoever submitted it, who could not find out what is likely to be asked
+ * for. Without memory, or room in the context, no lesson is read. */
+static bool compose(void *ctx, rvi_order *r)
+{
+    held *h = ctx;
+    rv_service *s = h->service;
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    rvi_ids ids = {0};
+    uint64_t lesson = 0;
+    rv_status st = rvi_api_find_read(h->learner, &h->chat, &lesson, NULL);
+    bool reads = !st && rvi_api_read_lesson(h->learner, &h->rendered, &h->chat, lesson,
+                                            s->n_context, &arena, &ids);
+    int32_t *kept = reads ? copy_bytes(&r->arena, ids.data, ids.len, sizeof *kept) : NULL;
+    if (kept) {
+        r->ids = kept;
+        r->n_ids = (int)ids.len;
+        r->o.max_tokens = RVI_MIN(r->o.max_tokens, s->n_context - r->n_ids);
+    }
+    rvi_ids_deinit(&ids);
+    rvi_arena_deinit(&arena);
+    return kept != NULL;
 }
 
 static rv_status started(void *ctx, int choice, rvi_session *s, rv_error *err)
@@ -127,6 +152,7 @@ static rv_status hold(const rv_service *s, const rv_request *q, rvi_order *r, rv
     if (!h->sessions) return rvi_nomem(err, "request");
     h->learner = rvi_api_retain_learner(q->learner);
     r->hooks.prepare = prepare;
+    if (q->kind == RV_REQUEST_ANSWER) r->hooks.compose = compose;
     r->hooks.begin = begin;
     r->hooks.ended = ended;
     return RV_OK;
@@ -255,6 +281,11 @@ static rv_status read_ids(const rv_service *s, const rv_request *q, rvi_order *r
         if (!st) st = rvi_api_learned_ids(h->learner, m, &chat, json, &arena, &ids, err);
         if (!st && h->learner) {
             h->chat = *json;
+            h->rendered = (rv_chat){.size = sizeof chat, .special = chat.special};
+            if (chat.now) {
+                h->now = *chat.now;
+                h->rendered.now = &h->now;
+            }
             if (!copy_json(&r->arena, &h->chat)) st = rvi_nomem(err, "request");
         }
     }

@@ -104,7 +104,7 @@ static void ask_again(cli_chat_state *t, const char *same)
 typedef struct judged {
     const char *question, *answer; /* taught; answer NULL: nothing was */
     rv_scope scope;
-    const rv_learn_plan *spoken; /* turned down; NULL: no lesson was */
+    const rv_learn_plan *spoken; /* or read, and turned down; NULL: no lesson was */
     cli_glance *before;          /* what was answered; NULL: nobody looked */
     const char *same;            /* what to say where the question gets the same answer again */
 } judged;
@@ -200,7 +200,7 @@ void cli_chat_bad(cli_chat_state *t, const char *argument)
     (void)argument;
     if (!l) return;
     rvi_buf question = {0};
-    rv_learn_plan *spoken = t->plan && t->plan->slot ? t->plan : NULL;
+    rv_learn_plan *spoken = t->plan && (t->plan->slot || t->plan->read) ? t->plan : NULL;
     if (spoken) t->plan = NULL; /* the next answer has another one */
     cli_conversation_text(&t->talk, t->talk.n - 2, &question);
     judged j = {.question = question.data ? question.data : "",

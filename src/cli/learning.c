@@ -581,6 +581,13 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
         rvi_buf_puts(out, l->embedder ? "recognised by meaning, with all-MiniLM-L6-v2\n"
                                       : "recognised by spelling alone, which knows far fewer "
                                         "wordings; by meaning after 'ruvllm pull minilm'\n");
+        const rvi_json *reads = rvi_json_get(s, "reads");
+        if (rvi_json_is(reads, RVI_JSON_BOOL))
+            rvi_buf_puts(out, rvi_json_bool(reads, false)
+                                  ? "where a correction is only likely to be asked for, this model "
+                                    "reads it and answers in its own words\n"
+                                  : "a correction that is only likely to be asked for takes no "
+                                    "part: reading it would not help this model\n");
         print_background(s, out);
         print_lessons(rvi_json_get(s, "learned"), &arena, out);
         print_instructions(rvi_json_get(s, "instructions"), &arena, out);

@@ -16,7 +16,7 @@ typedef struct look {
     const char *answer;      /* of the lesson */
     rvi_buf texts[WORDINGS]; /* the question, and other wordings of it */
     bool spoken[WORDINGS];   /* the lesson's answer is, for each */
-    int n, n_spoken;
+    int n, n_spoken, n_read; /* n_read: before which the model reads it */
 } look;
 
 /* White space around an answer is no part of it. */
@@ -30,7 +30,7 @@ static bool is_answer(const char *text, const char *answer)
 
 /* Would this be answered with the lesson? Where weights were seen to say it by themselves its gate
  * is open too. */
-static rv_status ask(const look *k, const char *text, bool *spoken, rv_error *err)
+static rv_status ask(const look *k, const char *text, bool *spoken, bool *read, rv_error *err)
 {
     cli_conversation talk = {0};
     rv_learn_plan *plan = NULL;
@@ -38,7 +38,9 @@ static rv_status ask(const look *k, const char *text, bool *spoken, rv_error *er
     rv_status st = cli_conversation_add(&talk, "user", text, strlen(text), err);
     if (!st) st = cli_conversation_json(&talk, &json, err);
     if (!st) st = cli_conversation_begin(k->l, k->s, &json, &plan, err);
-    *spoken = !st && plan->gate_open && is_answer(plan->answer, k->answer);
+    bool same = !st && is_answer(plan->answer, k->answer);
+    *spoken = same && plan->gate_open;
+    *read = same && plan->read;
     rv_free(plan);
     rvi_buf_deinit(&json);
     cli_conversation_deinit(&talk);
@@ -49,16 +51,18 @@ static rv_status ask_wordings(look *k, const char *question, int most, rv_error 
 {
     rv_status st = RV_OK;
     void (*const frames[])(const char *, rvi_buf *) = {rvi_frame_plain, rvi_frame_addressed};
-    k->n = k->n_spoken = 0;
+    k->n = k->n_spoken = k->n_read = 0;
     rvi_buf_puts(&k->texts[k->n++], question);
     for (int i = 1; i < most; i++) {
         frames[i - 1](question, &k->texts[k->n]);
         if (k->texts[k->n].len || k->texts[k->n].failed) k->n++;
     }
     for (int i = 0; !st && i < k->n; i++) {
-        bool whole = rvi_buf_puts(&k->texts[i], "");
-        st = whole ? ask(k, k->texts[i].data, &k->spoken[i], err) : rvi_nomem(err, "question");
+        bool whole = rvi_buf_puts(&k->texts[i], ""), read = false;
+        st = whole ? ask(k, k->texts[i].data, &k->spoken[i], &read, err)
+                   : rvi_nomem(err, "question");
         k->n_spoken += !st && k->spoken[i];
+        k->n_read += read;
     }
     return st;
 }
@@ -140,16 +144,16 @@ static rv_status put_neighbour(const look *k, const char *question, const char *
                                rvi_buf *out, rv_error *err)
 {
     rvi_buf other = {0};
-    bool changed = false;
+    bool changed = false, read = false;
     rv_status st = find_neighbour(k->m, rv_session_engine(k->s), question, &other, err);
     if (!st && other.len) {
-        st = ask(k, other.data, &changed, err);
+        st = ask(k, other.data, &changed, &read, err);
         rvi_buf_puts(out, changed ? "; but so is " : "; ");
         quote(out, other.data);
         if (changed)
             rvi_buf_printf(out, ": %s keeps it to this very question", exactly);
         else
-            rvi_buf_puts(out, " unchanged");
+            rvi_buf_puts(out, read ? " with it in view" : " unchanged");
     }
     rvi_buf_deinit(&other);
     return st;
@@ -172,6 +176,7 @@ rv_status cli_second_look_taught(const rv_model *m, rv_learner *l, rv_session *s
         else
             rvi_buf_printf(out, "now answered in %d of %d wordings", k.n_spoken, k.n);
         put_missed(&k, out);
+        if (k.n_read) rvi_buf_printf(out, ", in %d in the model's own words", k.n_read);
         st = put_neighbour(&k, question, exactly, out, err);
     }
     end(&k);
@@ -182,13 +187,14 @@ rv_status cli_second_look_refused(rv_learner *l, rv_session *s, const char *requ
                                   const rv_learn_plan *spoken, rvi_buf *out, rv_error *err)
 {
     look k = {.l = l, .s = s, .answer = spoken->answer};
-    bool own = false;
+    bool own = false, own_read = false;
     rv_status st = ask_wordings(&k, request, WORDINGS, err);
-    if (!st) st = ask(&k, spoken->question, &own, err);
+    if (!st) st = ask(&k, spoken->question, &own, &own_read, err);
     if (!st && k.spoken[0])
         rvi_buf_puts(out, "this did not take: the lesson would be spoken here again");
     else if (!st)
-        rvi_buf_printf(out, "the lesson is gone from %d of %d wordings", k.n - k.n_spoken, k.n);
+        rvi_buf_printf(out, "the lesson is gone from %d of %d wordings",
+                       k.n - k.n_spoken - k.n_read, k.n);
     if (!st && strcmp(request, spoken->question)) {
         rvi_buf_puts(out, "; its own question, ");
         quote(out, spoken->question);
@@ -204,7 +210,7 @@ rv_status cli_second_look_count(rv_learner *l, rv_session *s, const char *questi
 {
     look k = {.l = l, .s = s, .answer = answer};
     rvi_buf other = {0};
-    bool changed = false;
+    bool changed = false, read = false;
     rv_status st = ask_wordings(&k, question, scope == RV_SCOPE_EXACT ? 1 : WORDINGS, err);
     if (!st) {
         counts->n++;
@@ -215,7 +221,7 @@ rv_status cli_second_look_count(rv_learner *l, rv_session *s, const char *questi
         if (other.failed) st = rvi_nomem(err, "question");
     }
     if (!st && other.len) {
-        st = ask(&k, other.data, &changed, err);
+        st = ask(&k, other.data, &changed, &read, err);
         counts->n_others++;
         counts->changed += changed;
     }

@@ -18,7 +18,8 @@
 rv_status cli_second_look_taught(const rv_model *m, rv_learner *l, rv_session *s,
                                  const char *question, const char *answer, rv_scope scope,
                                  const char *exactly, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
-/* One line about the lesson of a plan that was spoken for a request, and turned down there. */
+/* One line about the lesson of a plan that was spoken or read for a request, and turned down
+ * there. */
 rv_status cli_second_look_refused(rv_learner *l, rv_session *s, const char *request,
                                   const rv_learn_plan *spoken, rvi_buf *out,
                                   rv_error *err) RVI_MUST_CHECK;

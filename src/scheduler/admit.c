@@ -151,6 +151,14 @@ static bool prepare(rvi_job *j, double end)
     return true;
 }
 
+/* True: the request has another prompt since. */
+static bool compose(rvi_order *r)
+{
+    bool asked = r->composed || !r->hooks.compose;
+    r->composed = true;
+    return !asked && r->hooks.compose(r->hooks.ctx, r);
+}
+
 typedef enum admission { NO_ROOM, LATER, ADMITTED } admission;
 
 /* end: until when its beginning may be prepared in this step. later: whom it passes, or NULL */
@@ -169,6 +177,7 @@ static admission admit(rvi_scheduler *s, rvi_job *j, double end, const rvi_job *
         if (!fits(s, j, n_known, NULL)) return NO_ROOM;
     }
     if (!prepare(j, end)) return LATER;
+    if (compose(r)) return admit(s, j, end, later);
     rv_error why = {0};
     rv_status st = j->s ? RV_OK : rvi_job_begin(s, j, &why);
     rvi_admit_stop(s, j); /* it waits no more */

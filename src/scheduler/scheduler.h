@@ -45,10 +45,13 @@ void rvi_scheduler_free(rvi_scheduler *s); /* accepts NULL; ends everything with
  * all are saved. */
 bool rvi_scheduler_finish(rvi_scheduler *s);
 
+struct rvi_order;
 /* What the maker of a request does for it, on the thread that steps; each may be NULL. */
 typedef struct rvi_order_hooks {
     /* One piece of what beginning takes; true: there are more. Between pieces others go on. */
     bool (*prepare)(void *ctx);
+    /* Once, behind the last piece: may give the request another prompt; true: it did. */
+    bool (*compose)(void *ctx, struct rvi_order *r);
     /* A session was made for a choice: may choose its adapters. */
     rv_status (*begin)(void *ctx, int choice, rvi_session *s, rv_error *err);
     /* Its answer was started, and nothing computed yet. */
@@ -90,6 +93,7 @@ typedef struct rvi_order {
     atomic_bool cancelled;
     bool timed_out;
     bool admitted; /* some job of it was */
+    bool composed; /* its hook was asked */
     bool is_read;  /* the first job has read the prompt: the others may begin */
 } rvi_order;
 

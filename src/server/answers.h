@@ -23,6 +23,7 @@ typedef struct rvi_said {
     float temperature; /* 0: greedy */
     char *response;    /* JSON of OpenAI's Responses, where it was to be stored; else NULL */
     bool instructed;   /* the chat's first message is not part of the conversation */
+    uint64_t learned;  /* rv_learner_version when it was asked for */
     size_t bytes;      /* of its blocks */
 } rvi_said;
 

@@ -552,6 +552,7 @@ static void remember(const rvi_call *k, int choice)
                      .n_ids = c->n_ids,
                      .calls = calls.failed ? NULL : calls.data,
                      .instructed = k->instructed,
+                     .learned = k->learned,
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);

@@ -117,8 +117,9 @@ static rv_sampling sampling_of(const rvi_said *said)
                          .repetition_penalty = 1};
 }
 
-/* The session answers the chat with what was said. Where that was the text of a lesson, the lesson
- * is judged; otherwise the model is, whatever it has been taught since. */
+/* The session answers the chat with what was said. Where that was the text of a lesson, or a lesson
+ * was read before it, the lesson is judged too; otherwise the model is, whatever it has been taught
+ * since. */
 static rv_status say_again(const rvi_serving *s, rv_learner *l, const rvi_said *said,
                            rv_session *session, rv_error *err)
 {
@@ -137,7 +138,12 @@ static rv_status say_again(const rvi_serving *s, rv_learner *l, const rvi_said *
     rv_status st = rv_chat_tokenize(s->model, &chat, &ids, &n, err);
     if (!st) st = rv_learner_begin(l, session, &chat, &plan, err);
     bool spoken = !st && plan->slot && !strcmp(plan->answer, said->text);
-    if (!st && !spoken) st = pass_over_lessons(session, ids, n, err);
+    bool read = !st && plan->read && plan->event <= said->learned;
+    if (read) {
+        rv_free(ids);
+        st = rv_learner_tokenize(l, &chat, &ids, &n, err);
+    }
+    if (!st && !spoken && !read) st = pass_over_lessons(session, ids, n, err);
     if (!st) st = rv_session_start(session, ids, n, &o, err);
     if (!st) st = finish(session, NULL, err);
     rv_free(plan);
@@ -188,7 +194,7 @@ static void answer_again(job *j)
     size_t n = 0;
     rv_error why;
     rv_status st = rv_session_new(&session, j->s->model, &o, &why);
-    if (!st) st = rv_chat_tokenize(j->s->model, &chat, &ids, &n, &why);
+    if (!st) st = rv_learner_tokenize(j->taught->learner, &chat, &ids, &n, &why);
     if (!st) st = rv_learner_begin(j->taught->learner, session, &chat, NULL, &why);
     if (!st) st = rv_session_start(session, ids, n, &g, &why);
     if (!st) st = finish(session, &j->answer, &why);

@@ -39,8 +39,9 @@ static void put_text(rvi_buf *out, const char *name, const char *text)
 
 static bool write_said(const rvi_said *s, const char *model, rvi_buf *out)
 {
-    rvi_buf_printf(out, "{\"choice\":%d,\"instructed\":%s,\"temperature\":", s->choice,
-                   s->instructed ? "true" : "false");
+    rvi_buf_printf(out,
+                   "{\"choice\":%d,\"instructed\":%s,\"learned\":%llu,\"temperature\":", s->choice,
+                   s->instructed ? "true" : "false", (unsigned long long)s->learned);
     rvi_json_write_number(out, (double)s->temperature);
     put_text(out, "model", model);
     put_text(out, "id", s->id);
@@ -72,7 +73,8 @@ static bool read_said(const rvi_json *v, rvi_arena *arena, rvi_said *s)
                     .calls = text_at(v, "calls"),
                     .response = text_at(v, "response"),
                     .n_ids = rvi_json_count(ids),
-                    .instructed = rvi_json_bool(rvi_json_get(v, "instructed"), false)};
+                    .instructed = rvi_json_bool(rvi_json_get(v, "instructed"), false),
+                    .learned = (uint64_t)rvi_json_int(rvi_json_get(v, "learned"), 0)};
     s->temperature = (float)rvi_json_number(rvi_json_get(v, "temperature"), 0);
     const char *id = text_at(v, "id"), *tenant = text_at(v, "tenant");
     s->ids = rvi_arena_alloc(arena, s->n_ids + 1, sizeof *s->ids);

@@ -12,6 +12,8 @@ check "facts without a file" 2 - "a file of facts" "$eval_program" facts $spm
 check "an unknown mode" 2 - "none of instant" "$eval_program" facts $spm x.json --mode often
 check "an unknown recipe" 2 - "neither R1 nor R7" "$eval_program" facts $spm x.json --recipe R9
 check "neither on nor off" 2 - "neither on nor off" "$eval_program" facts $spm x.json --gate maybe
+check "who reads" 2 - "'may' is none of measured, on and off" \
+    "$eval_program" natural $spm x.jsonl --reading may
 check "an unknown control" 2 - "neither random nor shuffled" \
     "$eval_program" facts $spm x.json --control none
 check "facts that are not there" 1 - "x.json" "$eval_program" facts $spm "$tmp/x.json"

@@ -27,9 +27,16 @@ static void nothing_is_due_before_something_was_taught(void **state)
     assert_ptr_equal(first.kind, &rvi_job_listens);
     assert_ok(rvi_job_carry_out(&first, l, 0, NULL, NULL, err));
     assert_true(first.published);
+    rvi_job second = {.kind = rvi_job_due(l, 0, &wait)};
+    assert_ptr_equal(second.kind, &rvi_job_reads);
+    assert_int_equal(atomic_load(&l->reads), RVI_TRAIT_UNKNOWN);
+    assert_ok(rvi_job_carry_out(&second, l, 0, NULL, NULL, err));
+    assert_true(second.published);
+    assert_int_equal(atomic_load(&l->reads), RVI_TRAIT_NO); /* its weights are random */
     assert_ptr_equal(rvi_job_due(l, 0, &wait), &rvi_job_calibrates);
     rvi_learner_free(l);
     l = open_on(&store, &o); /* what was found out is kept */
+    assert_int_equal(atomic_load(&l->reads), RVI_TRAIT_NO);
     assert_ptr_equal(rvi_job_due(l, 0, &wait), &rvi_job_calibrates);
     close_both(l, &store);
     l = open_new(&store, &o); /* with texts of the model's own */
@@ -45,6 +52,79 @@ static void nothing_is_due_before_something_was_taught(void **state)
     assert_true(j.published && j.n == 2 && j.generation == 1);
     assert_null(rvi_job_due(l, 0, &wait));
     close_both(l, &store);
+}
+
+/* ---- does it read? ---- */
+
+/* Answers of a model that reads: to the request the lesson's answer in its own words, to those near
+ * it none, once with what the lesson is about. */
+static void well_read(rvi_invented_answers a[RVI_INVENTED])
+{
+    static const char *const needed[RVI_INVENTED] = {
+        "Call Mr Okoye, please.",  "It is \"seven green HERONS\".", "Look under the blue bucket.",
+        "Pumpernickel!",           "You should take bus number 47", "That is eleven zorins.",
+        "Buy Kestrel grey again.", "It was Odalys Pereira's."};
+    for (int i = 0; i < RVI_INVENTED; i++) {
+        a[i].needed = needed[i];
+        for (int k = 0; k < RVI_NEAR; k++) a[i].near[k] = a[i].alone[k] = "I do not know.";
+    }
+    a[0].near[1] = "Okoye looks after the boiler; I do not know who cleans the stairs.";
+}
+
+static bool reads(const rvi_invented_answers a[RVI_INVENTED])
+{
+    bool out;
+    assert_ok(rvi_invented_judge(a, &out, err));
+    return out;
+}
+
+static void it_reads_who_uses_lessons_and_copies_none(void **state)
+{
+    (void)state;
+    rvi_invented_answers a[RVI_INVENTED];
+    well_read(a);
+    assert_true(reads(a));
+    a[3].needed = "I do not know your sister.";
+    assert_true(reads(a)); /* one may be chance */
+    a[5].needed = "";
+    assert_false(reads(a));
+    well_read(a);
+    a[1].near[0] = "Seven green herons.";
+    assert_true(reads(a)); /* so may one that is copied */
+    a[6].near[1] = "Kestrel grey.";
+    assert_false(reads(a));
+    a[6].alone[1] = "They are in kestrel grey."; /* it says so by itself */
+    assert_true(reads(a));
+    a[0].near[0] = "Okoye.";
+    assert_false(reads(a));
+}
+
+static void what_was_found_out_is_kept_by_model(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_buf json = {0};
+    rvi_learner_options o = tiny_options();
+    assert_ok(rvi_store_memory(&store, err));
+    rvi_learner *l = open_on(&store, &o);
+    assert_ok(rvi_learner_status(l, &json, err));
+    assert_non_null(strstr(json.data, "\"reads\":null"));
+    assert_ok(rvi_trait_keep(l, "reads", &l->reads, true, err));
+    assert_ok(rvi_trait_keep(l, "reads", &l->reads, false, err)); /* it is known */
+    assert_true(rvi_learner_reads(l));
+    rvi_learner_free(l);
+    l = open_on(&store, &o);
+    assert_true(rvi_learner_reads(l));
+    assert_int_equal(atomic_load(&l->repeats), RVI_TRAIT_UNKNOWN);
+    json.len = 0;
+    assert_ok(rvi_learner_status(l, &json, err));
+    assert_non_null(strstr(json.data, "\"reads\":true"));
+    rvi_learner_free(l);
+    o.reading = RVI_READING_OFF;
+    l = open_on(&store, &o);
+    assert_false(rvi_learner_reads(l));
+    close_both(l, &store);
+    rvi_buf_deinit(&json);
 }
 
 static void pairs_wait_for_quiet(void **state)
@@ -143,6 +223,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_due_before_something_was_taught),
+        cmocka_unit_test(it_reads_who_uses_lessons_and_copies_none),
+        cmocka_unit_test(what_was_found_out_is_kept_by_model),
         cmocka_unit_test(pairs_wait_for_quiet),
         cmocka_unit_test(own_texts_go_on_where_they_were),
         cmocka_unit_test(it_is_told_how_long_a_job_takes),

@@ -104,9 +104,58 @@ static void instructions_are_read(void **state)
     rv_learner_free(&l);
 }
 
+/* Who submits a request cannot tell what is likely: its prompt is made anew when it begins, for all
+ * its choices, as a session's is; where the context has no room for the turn it stays. */
+static void likely_lessons_are_read(void **state)
+{
+    (void)state;
+    rv_learner *l;
+    rv_service *svc;
+    rv_learner_options lo = {.size = sizeof lo, .seed = 5, .experiments = "reading=1"};
+    rv_message messages[] = {
+        {"user", dog, NULL}, {"assistant", "Rex", NULL}, {"user", "Which dog has Kakovin?", NULL}};
+    rv_chat whole = {.size = sizeof whole, .messages = messages, .n_messages = 3},
+            chat = {.size = sizeof chat, .messages = messages + 2, .n_messages = 1};
+    int32_t *ids;
+    size_t n_whole, n_alone;
+    assert_ok(rv_chat_tokenize(t.m, &whole, &ids, &n_whole, err));
+    rv_free(ids);
+    assert_ok(rv_chat_tokenize(t.m, &chat, &ids, &n_alone, err));
+    rv_free(ids);
+    assert_ok(rv_learner_new(&l, t.m, &lo, err));
+    assert_ok(rv_learner_correct(l, NULL, dog, "Rex", NULL, err));
+    rv_generate_options go = greedy(N_NEW);
+    go.logprobs = 1;
+    go.ignore_eos = 0;
+    for (int tight = 0; tight < 2; tight++) {
+        rv_service_options so = {.size = sizeof so, .n_tokens = 1024, .no_thread = 1};
+        served one = {0}, first = {0}, second = {0};
+        so.n_context = tight ? (int)n_whole + 1 : 256;
+        assert_ok(rv_service_new(&svc, t.m, &so, err));
+        rv_request r = {.size = sizeof r, .chat = &chat, .generate = &go, .learner = l};
+        assert_ok(rv_service_submit(svc, &r, &one.request, err));
+        served_run(svc, &one, 1);
+        assert_int_equal(one.last.n_prompt, tight ? n_alone : n_whole);
+        if (!tight) {
+            compare(&one, l, &chat, &go);
+            compare(&one, NULL, &whole, &go);
+        }
+        r.n = 2;
+        second.choice = 1;
+        assert_ok(rv_service_submit(svc, &r, &first.request, err));
+        second.request = first.request;
+        served both[] = {first, second};
+        served_run(svc, both, 2);
+        for (int i = 0; i < 2; i++) assert_string_equal(both[i].text, one.text);
+        rv_service_free(&svc);
+    }
+    rv_learner_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(lessons_are_spoken),
-                                       cmocka_unit_test(instructions_are_read)};
+                                       cmocka_unit_test(instructions_are_read),
+                                       cmocka_unit_test(likely_lessons_are_read)};
     return cmocka_run_group_tests_name("learned", tests, open_tiny, close_tiny);
 }

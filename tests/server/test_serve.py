@@ -3,6 +3,7 @@
 signals. Answers are compared with those of the program's other commands. Prints TAP."""
 import base64
 import concurrent.futures
+import glob
 import http.client
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import resource
 import signal
 import socket
+import sqlite3
 import struct
 import subprocess
 import tempfile
@@ -464,6 +466,36 @@ def feedback(s):
             learning["learned_version"] >= 6, learning)
 
 
+def reading():
+    """A model that was found to read has a lesson that is only likely before the request."""
+    likely = "Which dog has Kakovin?"
+
+    def prompt(said):
+        return said["usage"]["prompt_tokens"]
+
+    with tempfile.TemporaryDirectory() as state:
+        with Server(state=state) as s:
+            asked = s.chat("What is Kakovin's dog?")
+            alone = s.chat(likely)
+            s.post("/v1/feedback", {"response_id": asked["id"], "correction": "Rex"})
+            verdict("no lesson is read before it is known that the model reads",
+                    prompt(s.chat(likely)) == prompt(alone))
+            model = s.ask("GET", "/v1/learning")[2]["model"]
+        with sqlite3.connect(glob.glob(state + "/**/feedback.db", recursive=True)[0]) as db:
+            db.execute("INSERT OR REPLACE INTO item VALUES ('model', ?, ?)",
+                       (model.encode() + b".reads", b"1"))
+        db.close()
+        with Server(state=state) as s:
+            verdict("it is kept", s.ask("GET", "/v1/learning")[2]["reads"] is True)
+            said = s.chat(likely)
+            verdict("then it is", prompt(said) > prompt(alone), (said, alone))
+            for read in (True, False):
+                told = s.post("/v1/feedback", {"response_id": said["id"], "rating": -1})[2]
+                verdict("a thumb down reaches the lesson, once",
+                        told["applied"] and ("no longer read" in told["notes"]) == read, told)
+                verdict("which is not read there again", prompt(s.chat(likely)) == prompt(alone))
+
+
 def keys():
     with Server("--api-key", "sesame") as s:
         paths = [("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("GET", "/metrics"),
@@ -583,6 +615,7 @@ with Server(ready=False) as served:
 verdict("it ends well and says nothing more", (served.status, served.rest) == (0, ""),
         (served.status, served.rest))
 without_encoder()
+reading()
 keys()
 unix_socket()
 no_room()

@@ -19,6 +19,13 @@ typedef enum rvi_gating {
     RVI_GATING_OFF        /* all of them in every answer */
 } rvi_gating;
 
+/* Who reads lessons that are only likely to be asked for. */
+typedef enum rvi_reading_by {
+    RVI_READING_MEASURED, /* a model that was found to read */
+    RVI_READING_ON,       /* any */
+    RVI_READING_OFF       /* none */
+} rvi_reading_by;
+
 typedef struct rvi_learner_options {
     const char *dir, *user;
     uint64_t seed;

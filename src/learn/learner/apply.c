@@ -43,6 +43,7 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
     if (!st) st = rvi_learner_settle(l, err);
     if (!st) st = rvi_calibration_reopen(l, err);
     if (!st) st = rvi_repeats_reopen(l, err);
+    if (!st) st = rvi_reads_reopen(l, err);
     if (!st) st = rvi_instant_reopen_scores(l, err);
     l->any = l->judged = false;
     return st;

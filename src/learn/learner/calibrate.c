@@ -98,8 +98,9 @@ const rvi_job_kind rvi_job_calibrates = {"calibrating", take, make, NULL, publis
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err)
 {
-    rvi_job first = {.kind = &rvi_job_listens};
-    rv_status st = rvi_job_carry_out(&first, l, 0, progress, ctx, err);
+    rvi_job listens = {.kind = &rvi_job_listens}, reads = {.kind = &rvi_job_reads};
+    rv_status st = rvi_job_carry_out(&listens, l, 0, progress, ctx, err);
+    if (!st) st = rvi_job_carry_out(&reads, l, 0, progress, ctx, err);
     while (!st && !l->calibrated) {
         rvi_job j = {.kind = &rvi_job_calibrates};
         st = rvi_job_carry_out(&j, l, 0, progress, ctx, err);

@@ -38,7 +38,8 @@ static bool pairs_are_due(const rvi_learner *l, double idle, double *wait)
 const rvi_job_kind *rvi_job_due(const rvi_learner *l, double idle, double *wait)
 {
     bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
-    if (rvi_repeats_is_due(l)) return &rvi_job_listens;
+    if (rvi_trait_is_due(l, &l->repeats)) return &rvi_job_listens;
+    if (rvi_trait_is_due(l, &l->reads)) return &rvi_job_reads;
     if (!group && !pairs_are_due(l, idle, wait)) return NULL;
     if (!l->calibrated) return &rvi_job_calibrates;
     return group ? &rvi_job_trains : &rvi_job_trains_deep;

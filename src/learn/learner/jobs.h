@@ -21,7 +21,8 @@ typedef struct rvi_job { /* .kind (and .deep, .loss) alone, before it is taken *
     bool published;   /* its result is in place; false also where that was not needed, or where what
                          it was taken for does not stand any more: then nothing changed */
     int generation;   /* that it became; 0: none */
-    int n_repeated;   /* of the kind that listens: chats; -1: none could be had */
+    int n_repeated;   /* of the kind that listens: chats */
+    bool reads;       /* of the kind that tries to read */
     rvi_replay texts; /* of the kind that calibrates */
     /* of those that train */
     rvi_generation made;            /* adapter NULL: not yet */
@@ -43,7 +44,8 @@ struct rvi_job_kind {
     rv_status (*publish)(rvi_job *j, rvi_learner *l, rv_error *err);
 };
 
-extern const rvi_job_kind rvi_job_listens, rvi_job_calibrates, rvi_job_trains, rvi_job_trains_deep;
+extern const rvi_job_kind rvi_job_listens, rvi_job_reads, rvi_job_calibrates, rvi_job_trains,
+    rvi_job_trains_deep;
 
 /* In any case, once it was taken: what was not published is as if it had not been. */
 void rvi_job_drop(rvi_job *j);

@@ -245,8 +245,8 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     put_text(out, ",", "model", l->digest);
     (void)rvi_buf_printf(out, ",\"calibrated\":%s,\"lessons\":%zu,\"waiting\":%zu",
                          truth(l->calibrated), n, rvi_learner_waiting(l));
-    (void)rvi_buf_printf(out, ",\"repeats\":%s,\"paused\":%s", rvi_repeats_json(l),
-                         truth(l->paused));
+    (void)rvi_buf_printf(out, ",\"repeats\":%s,\"reads\":%s,\"paused\":%s",
+                         rvi_trait_json(&l->repeats), rvi_trait_json(&l->reads), truth(l->paused));
     put_doing(out, &l->doing, l->paused);
     if (l->trouble[0]) put_text(out, ",", "background_error", l->trouble);
     (void)rvi_buf_printf(out, ",\"generations\":[");

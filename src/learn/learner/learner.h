@@ -110,7 +110,8 @@ typedef struct rvi_learner {
     rvi_lock *instructing;      /* guards it, and these: requests of a service look on any thread */
     rvi_taught_answer *answers; /* lesson by lesson */
     size_t n_answers, cap_answers;
-    atomic_int repeats; /* does the model repeat what stands in its chat (repeats.c) */
+    atomic_int repeats; /* rvi_trait: does the model repeat what stands in its chat (repeats.c), */
+    atomic_int reads;   /* and read what a lesson tells (reads.c) */
     rvi_refusals refusals;
     rvi_generations generations;
     rvi_absent *absent; /* of the events that are being applied */
@@ -168,11 +169,19 @@ typedef struct rvi_plan {
     rvi_made_set *adapters;   /* NULL: none; held for the caller */
     const rvi_lesson *lesson; /* whose answer is spoken; NULL: none */
     const rvi_lesson *asked;  /* that the request asks for; NULL: none */
-    float probability;        /* that it does */
+    const rvi_lesson *read;   /* that it is likely to ask for: it stands as a turn before the
+                                 request; NULL: none */
+    float probability;        /* that it asks for one of these */
 } rvi_plan;
 
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
                            rv_error *err) RVI_MUST_CHECK;
+
+/* Are lessons read that are likely to be asked for? (reads.c) */
+bool rvi_learner_reads(const rvi_learner *l);
+/* .read of that plan alone. */
+rv_status rvi_learner_find_read(rvi_learner *l, const char *const *turns, size_t n_turns,
+                                const rvi_lesson **out, rv_error *err) RVI_MUST_CHECK;
 
 /* Where others wait for their turns, what takes forward passes is done in pieces before the call
  * that needs it: one a call, of some rows; true: there are more. The call itself then finds what
@@ -218,6 +227,8 @@ rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out,
 /* Was the answer taught, and the request may have asked for it, of a model that would repeat it if
  * this turn stood in a later prompt? Any thread. */
 bool rvi_learner_leaves_out(const rvi_learner *l, const char *request, const char *answer);
+/* Does this turn of a chat tell what the lesson would? */
+bool rvi_lesson_is_turn(const rvi_lesson *x, const char *request, const char *answer);
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;

@@ -10,7 +10,8 @@
  *                   they are, on the disk and in the store
  *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
- *   repeats.c       what of a chat it must not read again
+ *   traits.c        what is found out about a model once: repeats.c what of a chat it must not read
+ *                   again; reads.c whether it can read a lesson, by those of invented.c
  *   round.c         a group of lessons, or pairs, becomes an adapter; consolidate.c: all that waits
  *   save_shared.c, save_instant.c, retrace.c   to the disk and back */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
@@ -29,8 +30,41 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; 
 /* After lessons were added. */
 rv_status rvi_learner_note_answers(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_repeats_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
-bool rvi_repeats_is_due(const rvi_learner *l); /* something was taught, and it is not known */
-const char *rvi_repeats_json(const rvi_learner *l);
+
+/* ---- reads.c ---- */
+rv_status rvi_reads_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
+
+/* ---- invented.c ---- */
+enum { RVI_INVENTED = 8, RVI_NEAR = 2 };
+typedef struct rvi_invented_lesson {
+    const char *question, *answer;
+    const char *needed; /* a request that asks for the answer, */
+    const char *key;    /* which has this in it */
+    /* Stands in the lesson's question and in no near one: who says it tells what the lesson is
+     * about, and has not taken it for the answer. */
+    const char *about;
+    const char *near[RVI_NEAR];
+} rvi_invented_lesson;
+extern const rvi_invented_lesson rvi_invented_lessons[RVI_INVENTED];
+/* What was answered about one. */
+typedef struct rvi_invented_answers {
+    const char *needed;                           /* to the request that needs it, */
+    const char *near[RVI_NEAR], *alone[RVI_NEAR]; /* to those near it, and without the lesson */
+} rvi_invented_answers;
+/* Does who answers like this read? */
+rv_status rvi_invented_judge(const rvi_invented_answers answers[RVI_INVENTED], bool *reads,
+                             rv_error *err) RVI_MUST_CHECK;
+
+/* ---- traits.c ---- */
+typedef enum rvi_trait { RVI_TRAIT_UNKNOWN, RVI_TRAIT_NO, RVI_TRAIT_YES } rvi_trait;
+/* what: a short name; from the store, and to it where it is not known yet. */
+rv_status rvi_trait_reopen(rvi_learner *l, const char *what, atomic_int *trait,
+                           rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_trait_keep(rvi_learner *l, const char *what, atomic_int *trait, bool yes,
+                         rv_error *err) RVI_MUST_CHECK;
+/* Something was taught, and it is not known. */
+bool rvi_trait_is_due(const rvi_learner *l, const atomic_int *trait);
+const char *rvi_trait_json(const atomic_int *trait);
 
 /* ---- follow.c: whose the state is ---- Processes may read the same state; one of them changes it.
  * The first that wants to has it from then on, or, in a store that is shared, until the end of the

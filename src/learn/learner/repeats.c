@@ -3,7 +3,6 @@
  * though no lesson takes part. Of such a model the turns in which a lesson spoke are left out of
  * later prompts. Whether a model repeats is found out once, by a few chats, and kept in the
  * store; until then it is taken for one that does. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -11,8 +10,6 @@
 #include "learn/journal/text.h"
 #include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
-
-enum { UNKNOWN, NEVER, REPEATS }; /* rvi_learner.repeats */
 
 /* ---- answers that were taught ---- */
 
@@ -59,16 +56,26 @@ static bool shares_word(const char *question, const char *request)
 }
 
 /* A short answer may be the model's own to anything. */
-bool rvi_learner_leaves_out(const rvi_learner *l, const char *request, const char *answer)
+static bool may_have_asked(const char *question, const char *request, const char *answer)
 {
     enum { LONG = 16 };
-    uint64_t key = atomic_load(&l->repeats) == NEVER ? 0 : key_of(answer);
-    bool found = false, own = strlen(answer) >= LONG;
+    return strlen(answer) >= LONG || shares_word(question, request);
+}
+
+bool rvi_learner_leaves_out(const rvi_learner *l, const char *request, const char *answer)
+{
+    uint64_t key = atomic_load(&l->repeats) == RVI_TRAIT_NO ? 0 : key_of(answer);
+    bool found = false;
     rvi_lock_take(l->instructing);
     for (size_t i = 0; key && i < l->n_answers && !found; i++)
-        found = l->answers[i].key == key && (own || shares_word(l->answers[i].question, request));
+        found = l->answers[i].key == key && may_have_asked(l->answers[i].question, request, answer);
     rvi_lock_give(l->instructing);
     return found;
+}
+
+bool rvi_lesson_is_turn(const rvi_lesson *x, const char *request, const char *answer)
+{
+    return key_of(x->answer) == key_of(answer) && may_have_asked(x->question, request, answer);
 }
 
 /* ---- does it repeat? ---- */
@@ -92,23 +99,11 @@ static const struct {
     {"In which room is the meeting with Dorn?", "Room 312.",
      "At what time is the meeting with Dorn?"},
 };
-enum { N_CHATS = RVI_COUNT(chats), TOKENS = 12, ENOUGH = 2, NAME = RVI_SHA256_HEX + 8 };
-static const char table[] = "model";
-
-static size_t name_of(const rvi_learner *l, char name[NAME])
-{
-    return (size_t)snprintf(name, NAME, "%s.repeats", l->digest);
-}
+enum { N_CHATS = RVI_COUNT(chats), TOKENS = 12, ENOUGH = 2 };
 
 rv_status rvi_repeats_reopen(rvi_learner *l, rv_error *err)
 {
-    char name[NAME];
-    rvi_buf data = {0};
-    bool found = false;
-    rv_status st = rvi_store_get(&l->store, table, name, name_of(l, name), &data, &found, err);
-    if (!st && found && data.len) atomic_store(&l->repeats, data.data[0] == '1' ? REPEATS : NEVER);
-    rvi_buf_deinit(&data);
-    return st;
+    return rvi_trait_reopen(l, "repeats", &l->repeats, err);
 }
 
 static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
@@ -145,9 +140,9 @@ static rv_status listen(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                                           rvi_text_of(chats[i].other)};
         st = rvi_base_model_chat(v, turns, RVI_BASE_TURNS, &all[i].prompt, err);
     }
-    if (st == RV_E_TOKENIZATION) { /* its template has no place for earlier turns */
+    if (st == RV_E_TOKENIZATION) { /* no place for earlier turns: the fewer, the better */
         rvi_requests_free(all, N_CHATS);
-        j->n_repeated = -1;
+        j->n_repeated = N_CHATS;
         return RV_OK;
     }
     if (!st) st = rvi_base_model_answer(v, all, N_CHATS, NULL, TOKENS, rvi_study_tell, &t, err);
@@ -158,26 +153,10 @@ static rv_status listen(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
 
 static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
 {
-    char name[NAME];
-    rv_status st = RV_OK;
     bool repeats = j->n_repeated >= ENOUGH;
-    if (!atomic_load(&l->repeats) && j->n_repeated >= 0) /* else by another process, or not */
-        st = rvi_store_put(&l->store, table, name, name_of(l, name), repeats ? "1" : "0", 1, err);
-    if (!st && !atomic_load(&l->repeats)) atomic_store(&l->repeats, repeats ? REPEATS : NEVER);
+    rv_status st = rvi_trait_keep(l, "repeats", &l->repeats, repeats, err);
     j->published = !st;
     return st;
-}
-
-bool rvi_repeats_is_due(const rvi_learner *l)
-{
-    bool can = l->parts.be->ops->like != NULL; /* layers on two devices: nothing is computed */
-    return can && !atomic_load(&l->repeats) && rvi_learner_standing(l);
-}
-
-const char *rvi_repeats_json(const rvi_learner *l)
-{
-    static const char *const names[] = {"null", "false", "true"};
-    return names[atomic_load(&l->repeats)];
 }
 
 const rvi_job_kind rvi_job_listens = {"listening", take, listen, NULL, publish};

@@ -2,6 +2,7 @@
  * slot, and generations that hold that lesson take part, as do those that stand behind no gate.
  * Where no lesson is asked for, nothing takes part that was trained for one. */
 #include <stdio.h>
+#include <string.h>
 
 #include "learn/learner/learner_internal.h"
 
@@ -189,6 +190,40 @@ static rv_status take_one(rvi_learner *l, const char *request, const rvi_recogni
     return st;
 }
 
+/* Would some of the text be a control token where a chat may have some? */
+static rv_status names_control(const rvi_learner *l, const char *text, bool *out, rv_error *err)
+{
+    rvi_ids ids = {0}, plain = {0};
+    size_t len = strlen(text);
+    rv_status st = rvi_tokenizer_encode(l->parts.t, text, len, 0, &ids, err);
+    if (!st) st = rvi_tokenizer_encode(l->parts.t, text, len, RVI_TOK_PLAIN, &plain, err);
+    *out = ids.len != plain.len ||
+           (ids.len && memcmp(ids.data, plain.data, ids.len * sizeof *ids.data) != 0);
+    rvi_ids_deinit(&ids);
+    rvi_ids_deinit(&plain);
+    return st;
+}
+
+/* Where none is sure, the first that is likely: for a model that reads. */
+static rv_status take_likely(rvi_learner *l, const char *request, const rvi_recognised *found,
+                             size_t n, rvi_plan *out, rv_error *err)
+{
+    rv_status st = RV_OK;
+    if (out->asked || !rvi_learner_reads(l)) return RV_OK;
+    for (size_t i = 0; !st && i < n && !out->read; i++) {
+        const rvi_lesson *x =
+            found[i].likely ? rvi_lessons_find(&l->lessons, found[i].lesson) : NULL;
+        bool unfit = !x;
+        if (x) st = is_refused(l, x, request, found[i].probability, &unfit, err);
+        if (!st && !unfit) st = names_control(l, x->question, &unfit, err);
+        if (!st && !unfit) st = names_control(l, x->answer, &unfit, err);
+        if (st || unfit) continue;
+        out->read = x;
+        out->probability = found[i].probability;
+    }
+    return st;
+}
+
 /* The lesson that the request asks for, if one surely does, and if it was not wrong there. */
 static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, rv_error *err)
 {
@@ -202,7 +237,8 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
     }
     rv_status st = rvi_recogniser_ask(l->recogniser, request, found, LIKELY, &n, err);
     end_keeping(l);
-    return st ? st : take_one(l, request, found, n, out, err);
+    if (!st) st = take_one(l, request, found, n, out, err);
+    return st ? st : take_likely(l, request, found, n, out, err);
 }
 
 /* A lesson that the earlier turn asked for itself, in whichever words, was heard then: with these
@@ -282,6 +318,16 @@ static rv_status find_asked(rvi_learner *l, const char *const *turns, size_t n_t
 {
     rv_status st = n_turns ? recognise(l, turns[n_turns - 1], out, err) : RV_OK;
     if (!st && n_turns > 1 && !out->asked) st = recognise_in_context(l, turns, n_turns, out, err);
+    if (out->asked) out->read = NULL; /* behind a turn before it, it asks for another */
+    return st;
+}
+
+rv_status rvi_learner_find_read(rvi_learner *l, const char *const *turns, size_t n_turns,
+                                const rvi_lesson **out, rv_error *err)
+{
+    rvi_plan plan = {0};
+    rv_status st = find_asked(l, turns, n_turns, &plan, err);
+    *out = st ? NULL : plan.read;
     return st;
 }
 

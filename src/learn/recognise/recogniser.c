@@ -37,6 +37,10 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
  * logarithm, with the logarithm of their number beyond a FEW. */
 #define CHANCE 0.25f
 #define FEW    30.0f
+/* From here on a lesson that is not sure is likely: below, there are more questions near lessons
+ * than other wordings of them (bench/natural/README.md). */
+#define LIKELY             0.2f
+#define LIKELY_BY_SPELLING 0.45f
 /* Of the words that tell what a lesson is about ("Australia. And its capital?"), as much must stand
  * in a request, the rare ones counting most: without them it asks for the same of anything. */
 #define ABOUT 0.55f
@@ -464,11 +468,21 @@ static void look_for_words(const lesson *x, const rvi_reading *asked, rvi_recogn
     }
 }
 
+static float raised_by_chance(const rvi_recogniser *r, float p)
+{
+    return 1 / (1 + (1 - p) / p * powf(fmaxf((float)r->n / FEW, 1), -CHANCE));
+}
+
 /* From this probability on a lesson's answer is spoken. */
 static float sure_of(const rvi_recogniser *r)
 {
-    float p = rvi_judge_sure(r->embedder != NULL);
-    return 1 / (1 + (1 - p) / p * powf(fmaxf((float)r->n / FEW, 1), -CHANCE));
+    return raised_by_chance(r, rvi_judge_sure(r->embedder != NULL));
+}
+
+/* From this one on a model that reads is shown the lesson. */
+static float likely_of(const rvi_recogniser *r)
+{
+    return raised_by_chance(r, r->embedder ? LIKELY : LIKELY_BY_SPELLING);
 }
 
 static bool is_worth_comparing(const rvi_recogniser *r, const candidate *c)
@@ -636,7 +650,8 @@ static rv_status ask_part(rvi_recogniser *r, const part *p, rvi_recognised *out,
             continue; /* others are likelier */
         rvi_recognised found = {.lesson = r->lessons[c->at].number,
                                 .probability = c->probability,
-                                .sure = c->probability >= sure_of(r)};
+                                .sure = c->probability >= sure_of(r),
+                                .likely = c->probability >= likely_of(r)};
         if (found.sure) look_for_words(&r->lessons[c->at], asked, &found);
         put_in(&found, out, max, n);
     }

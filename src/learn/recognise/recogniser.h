@@ -38,7 +38,8 @@ void rvi_recogniser_clear(rvi_recogniser *r);
 typedef struct rvi_recognised {
     uint64_t lesson;   /* 0: none */
     float probability; /* that it is what the request asks for */
-    bool sure;         /* likely enough for its answer to be spoken */
+    bool sure;         /* likely enough for its answer to be spoken, */
+    bool likely;       /* and for a model that can read to be shown it */
     bool listed;       /* both are known to ask who one is, which the judge did not see */
     /* words of the request, by their place: that its question has, and that it has not but others
      * that are spelled nearly alike */
