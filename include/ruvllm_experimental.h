@@ -22,6 +22,14 @@ RV_API rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err);
 RV_API rv_status rv_model_describe_placement(const rv_model *m, rv_runtime *gpu, int n_tokens,
                                              char **json, rv_error *err);
 
+/* What computes, and why: an object with a member for each choice that was made, in the order of
+ * src/api/explain.c, each {"is": ..., "why": ...}: the device, its layers, instructions, threads,
+ * weights, activations, the model's kind; of s also kv_cache, context and adapters, of answers with
+ * o (a NULL of it: the defaults) guessing. s may be NULL: what it chose is left out. Takes no time:
+ * the reasons were kept when the choices were made. */
+RV_API rv_status rv_model_explain(const rv_model *m, const rv_session *s,
+                                  const rv_generate_options *o, char **json, rv_error *err);
+
 /* Perplexity over windows of n_context tokens without overlap, of which the second half is scored.
  * progress (may be NULL) returns anything but 0 to cancel. */
 typedef struct rv_perplexity {

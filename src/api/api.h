@@ -59,7 +59,10 @@ struct rv_runtime {
     atomic_size_t adapter_bytes; /* and of loaded adapters */
     rvi_quota quota;             /* what all of it may take (budget.c) */
     bool is_automatic;           /* device "auto" found a GPU */
-    unsigned measured;           /* types of weights that rates are known for; busy is held */
+    int n_threads;               /* and why so many, and why this device */
+    const char *threads_why;
+    char device_why[sizeof((rv_error *)0)->text];
+    unsigned measured; /* types of weights that rates are known for; busy is held */
     rvi_rates rates[RVI_QTYPE_COUNT];
 };
 
@@ -72,6 +75,8 @@ struct rv_model {
     rvi_backend_memory *host_memory; /* of split, where that is the CPU alone: its own count */
     rvi_sizes *sizes;                /* on a GPU; otherwise NULL */
     int gpu_layers;
+    char layers_why[RVI_PLACING_WHY];  /* why so many; "": there is no GPU */
+    const rvi_backend *host;           /* the CPU that computes a part or all of it; or NULL */
     rvi_source *vocab_source;          /* the GGUF file of a vocabulary-only model, or NULL */
     rvi_tokenizer *tokenizer;          /* NULL: none */
     _Atomic(rvi_vocab *) vocab;        /* for grammars; NULL: not made yet */
@@ -135,12 +140,14 @@ struct rv_engine {
     atomic_int users;
     rv_model *m;
     rvi_engine *e;
+    const char *kv_why; /* its type */
     rvi_step_row *rows; /* max_rows, for rv_engine_step */
 };
 
 struct rv_session {
     rv_engine *e;
     rvi_session *s;
+    const char *context_why;  /* its length */
     rv_adapter_set *adapters; /* may be NULL */
     rv_learner *teacher;      /* that chats ask; may be NULL */
     rv_learner *learner;      /* that decided what takes part; NULL: none did */
@@ -339,7 +346,8 @@ void rvi_api_free_split(rv_model *m);
 rv_status rvi_api_need_weights(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_tokenizer(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
-rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked);
+/* The type of a KV cache, and (why may be NULL) a constant that says why. */
+rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked, const char **why);
 /* Tokens that a service has room for where one request may have so many: a page more. */
 int rvi_api_whole_context(int n_context);
 /* What an engine takes on a GPU beside the weights; n_tokens 0: its default. */

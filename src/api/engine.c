@@ -31,7 +31,7 @@ rvi_room rvi_api_room(const rv_runtime *rt, const rvi_sizes *s, int n_tokens)
 {
     if (n_tokens == RV_GPU_WHOLE_CONTEXT) n_tokens = rvi_api_whole_context(s->n_context);
     return (rvi_room){.n_tokens = n_tokens ? n_tokens : RVI_MIN(s->n_context, RVI_API_CONTEXT),
-                      .kv = rvi_api_kv_type(rt, RV_KV_DEFAULT),
+                      .kv = rvi_api_kv_type(rt, RV_KV_DEFAULT, NULL),
                       .max_rows = gpu_rows(s->n_embd),
                       .max_logits = DEFAULT_LOGITS};
 }
@@ -69,9 +69,11 @@ rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err)
     return rvi_error(err, RV_E_INVALID, "%s makes embeddings; it predicts no tokens", m->name);
 }
 
-rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked)
+rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked, const char **why)
 {
-    if (asked != RV_KV_DEFAULT) return asked;
+    bool is_asked = asked != RV_KV_DEFAULT;
+    if (why) *why = is_asked ? "asked for" : rt->o.exact ? "exact" : "the default";
+    if (is_asked) return asked;
     return rt->o.exact ? RV_KV_F32 : RV_KV_F16;
 }
 
@@ -107,11 +109,12 @@ rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_opti
     if (!st) st = check_options(&o, err);
     if (!st) st = rvi_api_enter(&turn, m->rt, err);
     if (st) return st;
+    const char *kv_why;
     rvi_engine_options inner = {
         .n_tokens = o.n_tokens ? o.n_tokens : RVI_MIN(m->model->hp.n_context, RVI_API_CONTEXT),
         .max_rows = o.max_rows ? o.max_rows : default_rows(m),
         .max_logits = o.max_logits ? o.max_logits : DEFAULT_LOGITS,
-        .kv_type = rvi_api_kv_type(m->rt, o.kv_type),
+        .kv_type = rvi_api_kv_type(m->rt, o.kv_type, &kv_why),
         .warm_pages = (o.kv_warm + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS};
     if (!o.max_rows && m->model->arch->is_encoder)
         inner.max_rows = inner.n_tokens; /* a text is computed whole */
@@ -119,6 +122,7 @@ rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_opti
     if (e) {
         atomic_init(&e->users, 1);
         e->m = rvi_api_retain_model(m);
+        e->kv_why = kv_why;
         st = rvi_engine_new(&e->e, m->model, m->tokenizer, &m->eos, &inner, err);
         if (st == RV_E_NOMEM && m->sizes) st = explain_memory(m, &inner, err);
         if (!st && !(e->rows = rvi_alloc_array((size_t)e->e->o.max_rows, sizeof *e->rows)))

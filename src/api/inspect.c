@@ -20,8 +20,8 @@ rv_status rv_model_perplexity(const rv_model *m, const int32_t *ids, size_t n, i
     if (!st) st = rvi_api_enter(&turn, m->rt, err);
     if (st) return st;
     rv_model *own = rvi_api_retain_model(m); /* progress may close it */
-    st = rvi_perplexity_run(out, m->model, ids, n, n_context, rvi_api_kv_type(m->rt, kv_type), bos,
-                            progress, ctx, err);
+    st = rvi_perplexity_run(out, m->model, ids, n, n_context, rvi_api_kv_type(m->rt, kv_type, NULL),
+                            bos, progress, ctx, err);
     rvi_api_release_model(own);
     rvi_api_leave(&turn);
     return st;
@@ -205,7 +205,7 @@ rv_status rv_model_tap(const rv_model *m, const int32_t *ids, size_t n, const ch
                       "%zu tokens are more than the %d this model was made for", n,
                       m->model->hp.n_context);
     collector c = {.m = m, .names = names, .n_ids = n, .err = err};
-    st = run_rows(&c, ids, rvi_api_kv_type(m->rt, kv_type),
+    st = run_rows(&c, ids, rvi_api_kv_type(m->rt, kv_type, NULL),
                   adapters && adapters->set.n ? &adapters->set : NULL);
     if (!st) st = check_names(&c);
     if (!st) st = write_out(&c, path);

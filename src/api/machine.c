@@ -65,7 +65,7 @@ static void describe_isa(const rv_runtime *rt, rvi_buf *b)
     const char *const *names = rvi_kernels_available();
     rvi_buf_printf(b, ",\"isa\":{\"in_use\":\"%s\",\"available\":[", rv_runtime_isa(rt));
     for (size_t i = 0; names[i]; i++) rvi_buf_printf(b, "%s\"%s\"", i ? "," : "", names[i]);
-    rvi_buf_printf(b, "]},\"threads\":%d", rt->o.n_threads ? rt->o.n_threads : rvi_os_cpu_count());
+    rvi_buf_printf(b, "]},\"threads\":%d", rt->n_threads);
 }
 
 static void describe_caches(const rvi_machine_info *m, rvi_buf *b)

@@ -207,7 +207,7 @@ static uint64_t guess_bytes(const listed *x)
 static uint64_t token_bytes(const listed *x)
 {
     const rvi_hparams *hp = &x->m->model->hp;
-    rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type);
+    rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type, NULL);
     uint64_t bytes = 2 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads *
                      (uint64_t)hp->head_size * (type == RV_KV_F32 ? 4 : 2);
     return type == RV_KV_Q8 ? bytes * 17 / 32 : bytes;

@@ -11,7 +11,7 @@
 
 static rv_status new_host(rvi_backend **out, const rv_runtime *rt, rv_error *err)
 {
-    rvi_cpu_options cpu = {.n_threads = rt->o.n_threads ? rt->o.n_threads : rvi_os_cpu_count(),
+    rvi_cpu_options cpu = {.n_threads = rt->n_threads,
                            .exact = rt->o.exact != 0,
                            .no_pack = rt->o.no_pack != 0,
                            .isa = rt->o.isa};
@@ -105,16 +105,21 @@ rv_status rvi_api_place(rv_model *m, rvi_source *source, const rv_open_options *
     rv_runtime *rt = m->rt;
     rvi_backend *host;
     rv_status st = check_options(m, o, err);
-    if (st || rvi_backend_is_cpu(rt->be)) return st;
+    if (rvi_backend_is_cpu(rt->be)) m->host = rt->be;
+    if (st || m->host) return st;
     st = rvi_sizes_new(&m->sizes, rt->be, source, o->quantize != 0, err);
     if (st) return st;
     rvi_room room = rvi_api_room(rt, m->sizes, o->gpu_tokens);
     question q = {rt, m->name, type_of(source, o->quantize != 0)};
-    rvi_placing how = {
-        .asked = o->gpu_layers, .may_leave = rt->is_automatic, .rates = ask, .ctx = &q};
+    rvi_placing how = {.asked = o->gpu_layers,
+                       .may_leave = rt->is_automatic,
+                       .rates = ask,
+                       .ctx = &q,
+                       .why = m->layers_why};
     st = rvi_place(&m->gpu_layers, m->sizes, rt->be, &room, &how, m->name, err);
     if (!st && m->gpu_layers < m->sizes->n_layers) {
         st = new_host(&host, rt, err);
+        m->host = host;
         if (!st && m->gpu_layers)
             return rvi_backend_split_new(&m->split, rt->be, host,
                                          m->sizes->n_layers - m->gpu_layers, err);

@@ -1,4 +1,5 @@
 /* Runtimes: threads, log, heap; the turn that lets one thread compute; option structs by size. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -101,7 +102,7 @@ static rv_runtime *take_runtime(const rv_allocator *a)
 
 static rv_status open_cpu(rv_runtime *rt, const rv_runtime_options *o, rv_error *err)
 {
-    rvi_cpu_options cpu = {.n_threads = o->n_threads ? o->n_threads : rvi_os_cpu_count(),
+    rvi_cpu_options cpu = {.n_threads = rt->n_threads,
                            .exact = o->exact != 0,
                            .no_pack = o->no_pack != 0,
                            .isa = o->isa};
@@ -120,12 +121,24 @@ static bool read_cuda(const char *device, int *number)
     return true;
 }
 
+static void choose_threads(rv_runtime *rt, int asked)
+{
+    rt->n_threads = asked ? asked : rvi_os_cpu_count();
+    rt->threads_why = asked ? "asked for" : "one for each CPU that this process may use";
+}
+
+static void explain_device(rv_runtime *rt, const char *why)
+{
+    snprintf(rt->device_why, sizeof rt->device_why, "%s", why);
+}
+
 static rv_status open_backend(rv_runtime *rt, const rv_runtime_options *o, rv_error *err)
 {
     const char *device = o->device ? o->device : "cpu";
     bool automatic = !strcmp(device, "auto");
-    rvi_cuda_options cuda = {.n_threads = o->n_threads ? o->n_threads : rvi_os_cpu_count(),
-                             .exact = o->exact != 0};
+    rvi_cuda_options cuda = {.n_threads = rt->n_threads, .exact = o->exact != 0};
+    explain_device(rt, o->device ? "asked for"
+                                 : "the default; device auto takes a GPU where one can be used");
     if (!strcmp(device, "cpu")) return open_cpu(rt, o, err);
     if (!automatic && !read_cuda(device, &cuda.device))
         return rvi_error(err, RV_E_CONFIG, "device must be auto, cpu, cuda or cuda:N (got '%.32s')",
@@ -133,7 +146,9 @@ static rv_status open_backend(rv_runtime *rt, const rv_runtime_options *o, rv_er
     rv_error why;
     rv_status st = rvi_backend_cuda_new(&rt->be, &cuda, &rt->log, automatic ? &why : err);
     rt->is_automatic = automatic && !st;
-    if (!automatic || !st) return st;
+    if (!automatic) return st;
+    explain_device(rt, st ? why.text : "device auto found a GPU that can be used");
+    if (!st) return st;
     /* who installed a driver has a GPU, and may think that it computes */
     rvi_log_write(&rt->log, rvi_backend_cuda_has_driver() ? RVI_LOG_WARN : RVI_LOG_INFO,
                   "computing on the CPU, not on a GPU: %s", why.text);
@@ -180,6 +195,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
         rt->log = (rvi_log){
             .sink = pass_log, .ctx = rt, .level = (rvi_log_level)(o.log_level - RV_LOG_ERROR)};
     const rv_allocator *heap = rvi_api_use_heap(rt);
+    choose_threads(rt, o.n_threads);
     st = open_backend(rt, &o, err);
     if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err);
     rvi_api_leave_heap(heap);

@@ -33,6 +33,20 @@ static rv_status own_engine(rv_engine **out, const rv_model *m, const rv_session
     return rv_engine_new(out, m, &eo, err);
 }
 
+/* The tokens that a session holds. */
+static int choose_context(const rv_model *m, int asked, int n_engine, const char **why)
+{
+    int trained = m->model->hp.n_context, usual = RVI_MIN(trained, RVI_API_CONTEXT);
+    if (asked) {
+        *why = "asked for";
+        return asked;
+    }
+    *why = n_engine < usual            ? "as many as its engine has"
+           : trained < RVI_API_CONTEXT ? "what the model was made for"
+                                       : "the default";
+    return RVI_MIN(usual, n_engine);
+}
+
 static rv_status fill_session(rv_session *s, const rv_model *m, const rv_session_options *o,
                               rv_error *err)
 {
@@ -46,8 +60,7 @@ static rv_status fill_session(rv_session *s, const rv_model *m, const rv_session
     s->teacher = rvi_api_retain_learner(o->learner);
     s->user = o->user;
     int trained = m->model->hp.n_context;
-    int usual = RVI_MIN(RVI_MIN(trained, RVI_API_CONTEXT), s->e->e->o.n_tokens);
-    int n_context = o->n_context ? o->n_context : usual;
+    int n_context = choose_context(m, o->n_context, s->e->e->o.n_tokens, &s->context_why);
     if (n_context > trained)
         rvi_log_write(&m->rt->log, RVI_LOG_WARN,
                       "a context of %d tokens is more than the %d this model was made for",
@@ -95,6 +108,7 @@ rv_status rv_session_fork(rv_session **out, rv_session *from, rv_error *err)
         s->adapters = rvi_api_retain_set(from->adapters);
         s->teacher = rvi_api_retain_learner(from->teacher);
         s->user = from->user;
+        s->context_why = from->context_why;
         s->learner = rvi_api_retain_learner(from->learner);
         s->held = rvi_made_set_retain(from->held);
         st = rvi_session_fork(&s->s, from->s, s, err);

@@ -410,7 +410,16 @@ rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options,
 size_t rvi_backend_cpu_scratch(const rvi_backend *be);
 /* What the functions of the CPU backend ask for */
 bool rvi_backend_is_cpu(const rvi_backend *be);
-const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */
+const char *rvi_backend_cpu_isa(const rvi_backend *be);     /* the ISA row in use */
+const char *rvi_backend_cpu_isa_why(const rvi_backend *be); /* a constant, as all of these */
+
+/* How weights of a type lie in memory and what the activations become that meet them, with the
+ * reasons; constants. */
+typedef struct rvi_products_form {
+    const char *weights, *weights_why, *activations, *activations_why;
+} rvi_products_form;
+rvi_products_form rvi_backend_cpu_products(const rvi_backend *be, rvi_qtype type);
+rvi_products_form rvi_backend_cuda_products(const rvi_backend *be, rvi_qtype type);
 
 typedef struct rvi_cuda_options {
     int device;         /* its number */

@@ -333,7 +333,7 @@ void cli_chat_learned(cli_chat_state *t, const char *argument)
 void cli_chat_open_learning(cli_chat_state *t, bool terminal)
 {
     rv_error err = {0};
-    if (t->g->no_learn || t->g->lora.n) return;
+    if (cli_generation_alone(t->g)) return;
     rv_status st =
         cli_learning_open(&t->learning, t->c, &t->model, t->g->learned, true, &t->no_learning);
     if (!st && terminal) st = rv_learner_start(t->learning.l, &err);

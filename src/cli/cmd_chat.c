@@ -12,6 +12,7 @@
 #include "base/number.h"
 #include "base/os.h"
 #include "cli/chat_state.h"
+#include "cli/explain.h"
 #include "cli/screen.h"
 #include "cli/settings.h"
 
@@ -755,7 +756,10 @@ int cli_chat(cli *c, int argc, char **argv)
         code = cli_parse(c, rows, RVI_COUNT(rows), preset.argc, preset.argv, args,
                          preset.model ? 0 : 1, &n_args, &done);
     if (!code && !done && !n_args && !preset.model) code = cli_usage(c, CLI_MODEL_NEEDED);
-    if (!code && !done) code = cli_chat_with(c, n_args ? args[0] : preset.model, &g);
+    const char *model = n_args ? args[0] : preset.model;
+    if (!code && !done)
+        code = g.explain ? cli_explain_only(c, model, &g, cli_generation_alone(&g), false)
+                         : cli_chat_with(c, model, &g);
     cli_settings_free(&preset);
     return code;
 }

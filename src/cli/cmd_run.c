@@ -7,6 +7,7 @@
 #include "cli/calls.h"
 #include "cli/chat.h"
 #include "cli/conversation.h"
+#include "cli/explain.h"
 #include "cli/form.h"
 #include "cli/learning.h"
 #include "cli/settings.h"
@@ -23,6 +24,7 @@ typedef struct run {
     cli_calls calls;
     rv_grammar *grammar; /* of the form; NULL: any text */
     bool raw, json;
+    rvi_buf backend; /* of --explain-backend with --json */
     const char *messages, *ids;
     int32_t *given; /* of --ids */
     size_t n_given;
@@ -78,18 +80,14 @@ static rv_status chat_ids(run *r, int32_t **ids, size_t *n, rv_error *err)
     return st ? st : cli_conversation_json(&r->turns, &r->talk, err);
 }
 
-/* What was taught takes part in the answer of a conversation. State that cannot be read costs a
- * warning, not the answer. */
-static rv_status open_learned(run *r, rv_error *err)
+/* Why what was taught takes no part; NULL: it does, in the answer of a conversation. */
+static const char *alone(const run *r)
 {
-    rv_error own = {0};
-    if (r->g.no_learn || r->g.lora.n || r->ids || (r->raw && !r->messages)) return RV_OK;
-    rv_status st = cli_learning_open(&r->learning, r->c, &r->model, r->g.learned, false, &own);
-    if (!st && !r->learning.l && r->g.learned)
-        return rvi_error(err, RV_E_NOT_FOUND, "nothing was taught to this model as '%s'",
-                         r->g.learned);
-    if (st) cli_warn("what was learned takes no part: %s", own.text);
-    return RV_OK;
+    const char *why = cli_generation_alone(&r->g);
+    if (why) return why;
+    return r->ids                   ? "--ids is no conversation"
+           : r->raw && !r->messages ? "--raw is no conversation"
+                                    : NULL;
 }
 
 static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **ids, size_t *n,
@@ -176,6 +174,7 @@ static rv_status write_json(const run *r, const rv_answer *g, const rv_checked *
     rvi_buf_puts(out, ",\"prompt_ids\":");
     cli_write_ids(out, ids, n);
     if (g->chosen) st = write_logprobs(r->model.m, g, out, err);
+    if (r->backend.len) rvi_buf_printf(out, ",\"backend\":%s", r->backend.data);
     rvi_buf_printf(out,
                    ",\"finish_reason\":\"%s\",\"timings\":{\"prompt_tokens\":%d,\"prompt_seconds\":"
                    "%.6f,\"prompt_tokens_per_second\":%.3f,"
@@ -237,6 +236,17 @@ static rv_status answer(run *r, int32_t **ids, size_t *n, rv_answer **g, rv_chec
     }
 }
 
+/* Before anything is computed. */
+static rv_status explain(run *r, rv_error *err)
+{
+    const cli_explained e = {r->model.m, r->session, &r->g, &r->learning};
+    rvi_buf text = {0};
+    rv_status st = cli_explain(&e, r->json, r->json ? &r->backend : &text, err);
+    if (!st && text.data) cli_put_text(stderr, text.data, text.len, rvi_os_is_terminal(stderr));
+    rvi_buf_deinit(&text);
+    return st;
+}
+
 static int answer_once(run *r, const char *prompt, size_t len)
 {
     rv_error err = {0};
@@ -246,13 +256,14 @@ static int answer_once(run *r, const char *prompt, size_t len)
     rv_checked *checked = NULL;
     rvi_buf out = {0};
     int code = CLI_OK;
-    rv_status st = open_learned(r, &err);
+    rv_status st = cli_learning_use(&r->learning, r->c, &r->model, r->g.learned, alone(r), &err);
     if (!st) st = cli_calls_open(&r->calls, &r->form, r->model.m, r->g.sampling.seed, &err);
     if (!st && !r->ids) st = prompt_ids(r, prompt, len, &ids, &n, &err);
     if (!st && !n)
         st = rvi_error(&err, RV_E_INVALID,
                        "the prompt is empty, and this model has no token to begin a text with");
     if (!st) st = cli_generation_session(r->c, &r->g, &r->model, &r->session, &err);
+    if (!st && r->g.explain) st = explain(r, &err);
     if (!st && !r->calls.t) st = cli_form_grammar(&r->form, r->model.m, &r->grammar, &err);
     if (!st) {
         r->g.tools = r->calls.t;
@@ -319,8 +330,9 @@ static int run_with(run *r, int argc, char **argv)
     if (r->calls.retries >= 0 && (r->raw || r->ids))
         return cli_usage(c, "--retries needs a conversation: neither --raw nor --ids");
     bool formed = cli_form_given(&r->form) || cli_calls_given(&r->calls);
-    if (!r->ids && !r->messages && n_args < 2 && !r->raw && !r->json && !formed)
-        return cli_chat_with(c, args[0], &r->g);
+    bool prompted = r->ids || r->messages || n_args > 1;
+    if (r->g.explain && !prompted) return cli_explain_only(c, args[0], &r->g, alone(r), r->json);
+    if (!prompted && !r->raw && !r->json && !formed) return cli_chat_with(c, args[0], &r->g);
     code = cli_generation_resolve(c, &r->g, false);
     if (!code && r->ids) code = cli_parse_ids(c, r->ids, &r->given, &r->n_given);
     if (code) return code;
@@ -339,6 +351,7 @@ static int run_with(run *r, int argc, char **argv)
     cli_close(&r->model);
     cli_conversation_deinit(&r->turns);
     rvi_buf_deinit(&r->talk);
+    rvi_buf_deinit(&r->backend);
     rvi_free(r->given);
     rvi_buf_deinit(&text);
     return code;

@@ -13,7 +13,7 @@ const cli_command cli_commands[] = {
      "or {\"messages\": [...]}\n"
      "  --ids 1,2,3              token ids instead of text (@file reads them)\n"
      "  --json                   {\"text\", \"ids\", \"prompt_ids\", \"finish_reason\", "
-     "\"timings\", \"seed\"}\n"
+     "\"timings\", \"seed\"}, with --explain-backend also \"backend\"\n"
      "  --logprobs N             with --json: log probabilities of the tokens and of the N best "
      "each time (0 to 20)\n"
      "  --schema F.json          the answer is JSON that satisfies this JSON Schema (a file, or "

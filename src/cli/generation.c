@@ -36,6 +36,9 @@ const char cli_generation_help[] =
     "512M, 1.5G. A context that --ctx does not name gets shorter, down to 256 tokens; what does "
     "not "
     "fit then is refused\n"
+    "  --explain-backend        say what computes and why: device, instructions, weights, KV "
+    "cache, "
+    "context and the rest. Before the answer, on standard error; without a prompt, instead of one\n"
     "  --special                <|im_end|> and the like in messages become control tokens; without "
     "it they are text\n"
     "\n"
@@ -124,6 +127,7 @@ void cli_generation_rows(cli_generation *g, cli_option *rows)
         {"special", 0, CLI_FLAG, &g->special, NULL},
         {"draft", 0, CLI_TEXT, &g->draft, NULL},
         {"memory", 0, CLI_TEXT, &g->memory, NULL},
+        {"explain-backend", 0, CLI_FLAG, &g->explain, NULL},
     };
     _Static_assert(RVI_COUNT(others) + CLI_SAMPLING_OPTIONS == CLI_GENERATION_OPTIONS,
                    "one row each");
@@ -229,7 +233,13 @@ int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy)
     if (g->draft && !*g->draft)
         return cli_usage(c, "--draft must be a model, ngram or off (got '')");
     if (g->draft && !strcmp(g->draft, "off")) o->draft = RV_DRAFT_OFF;
+    if (g->draft && !strcmp(g->draft, "ngram")) o->draft = RV_DRAFT_NGRAM;
     return CLI_OK;
+}
+
+const char *cli_generation_alone(const cli_generation *g)
+{
+    return g->no_learn ? "--no-learn" : g->lora.n ? "--lora is there instead" : NULL;
 }
 
 /* In rv_sampling 0 is the default, and greedy a field of its own. Greedy turns the defaults of the
@@ -274,20 +284,20 @@ static rv_status count_bytes(const rv_runtime *rt, uint64_t *bytes, rv_error *er
 }
 
 /* A context that nobody asked for is halved until everything fits into --memory. */
-static rv_status open_session(const cli_generation *g, const cli_model *m, rv_session_options *o,
+static rv_status open_session(cli_generation *g, const cli_model *m, rv_session_options *o,
                               rv_session **out, rv_error *err)
 {
     enum { LEAST = 256 };
     uint64_t most = UINT64_MAX, bytes = 0;
-    bool asked = o->n_context > 0, shorter = false;
+    bool asked = o->n_context > 0;
     if (g->memory) (void)cli_read_size(g->memory, &most); /* which was checked */
     for (;;) {
         rv_status st = rv_session_new(out, m->m, o, err);
         if (!st) st = count_bytes(m->rt, &bytes, err);
         if (st) return st;
         int n = rv_session_context(*out);
-        if (bytes <= most && shorter)
-            cli_warn("the context has %d tokens: --memory %s has no room for more", n, g->memory);
+        if (bytes <= most && g->shortened[0])
+            cli_warn("the context has %d tokens: %s", n, g->shortened);
         if (bytes <= most) return RV_OK;
         rv_session_free(out);
         if (asked || n <= LEAST)
@@ -296,7 +306,7 @@ static rv_status open_session(const cli_generation *g, const cli_model *m, rv_se
                              "allows %s",
                              n, (double)bytes / 1e6, g->memory);
         o->n_context = n / 2;
-        shorter = true;
+        snprintf(g->shortened, sizeof g->shortened, "--memory %s has no room for more", g->memory);
     }
 }
 

@@ -8,13 +8,14 @@
 #include "cli/cli.h"
 #include "ruvllm_tools.h"
 
-enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 16 };
+enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 17 };
 
 typedef struct cli_generation {
     /* options */
     rv_sampling given; /* values of the options that are_given marks */
     bool are_given[CLI_SAMPLING_OPTIONS];
     bool greedy, ignore_eos, no_history, no_learn, max_given, special;
+    bool explain; /* what computes, and why */
     int max_tokens, min_tokens;
     int logprobs; /* as rv_generate_options has it */
     const char *system;
@@ -28,6 +29,7 @@ typedef struct cli_generation {
     rv_logit_bias bias[RVI_COUNT(((cli_texts *)0)->items)];
     rv_generate_options options; /* sampling, stop and the like point into this struct */
     bool seed_given;
+    char shortened[96];    /* why the context is shorter than usual; "": it is not */
     rv_tools *tools;       /* what its answers may call; NULL: their text is all */
     rv_model *draft_model; /* NULL: none; options.draft_session is of it */
 } cli_generation;
@@ -40,6 +42,9 @@ void cli_generation_rows(cli_generation *g, cli_option *rows);
 /* Call after parsing: sets the defaults (greedy: all sampling off) and applies the given options
  * over them. CLI_OK, or CLI_USAGE after saying what is wrong. */
 int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy);
+
+/* Why nothing that was taught takes part in answers; NULL: it may. */
+const char *cli_generation_alone(const cli_generation *g);
 
 /* The temperature of answers from now on, 0: greedy; and what it is. */
 void cli_generation_set_temperature(cli_generation *g, float temperature);

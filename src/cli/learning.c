@@ -249,6 +249,25 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m,
     return open_state(out, c, m, create, NULL, err);
 }
 
+rv_status cli_learning_use(cli_learning *out, const cli *c, const cli_model *m, const char *name,
+                           const char *alone, rv_error *err)
+{
+    rv_error own = {0};
+    *out = (cli_learning){0};
+    rv_status st = alone ? RV_OK : cli_learning_open(out, c, m, name, false, &own);
+    if (out->l) return RV_OK;
+    if (alone)
+        snprintf(out->none, sizeof out->none, "%s", alone);
+    else if (st)
+        snprintf(out->none, sizeof out->none, "it cannot be read: %s", own.text);
+    else
+        snprintf(out->none, sizeof out->none, "nothing was taught to this model as '%s'",
+                 name ? name : "default");
+    if (!alone && !st && name) return rvi_error(err, RV_E_NOT_FOUND, "%s", out->none);
+    if (st) cli_warn("what was learned takes no part: %s", own.text);
+    return RV_OK;
+}
+
 /* No name that a user gives begins like it. */
 rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,
                                    const char *tenant, const cli_learning *all, rv_error *err)

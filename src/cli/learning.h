@@ -27,6 +27,7 @@ typedef struct cli_learning {
     rvi_buf tenant;   /* the text of name, of a tenant */
     bool claimed;     /* dir is this process's: */
     int claim;        /* its lock */
+    char none[544];   /* where l is NULL after cli_learning_use: why */
 } cli_learning;
 
 /* Where in a database the witness log is. */
@@ -36,6 +37,10 @@ typedef struct cli_learning {
  * otherwise l stays NULL. Call cli_learning_close in any case. */
 rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
                             bool create, rv_error *err) RVI_MUST_CHECK;
+/* What was taught, if anything was, for one answer; out->none says why nothing takes part. alone:
+ * why nothing is to, NULL: it is. State that cannot be read costs a warning, not the answer. */
+rv_status cli_learning_use(cli_learning *out, const cli *c, const cli_model *m, const char *name,
+                           const char *alone, rv_error *err) RVI_MUST_CHECK;
 /* The same for a tenant of a server. all: the server's own, which outlives it; NULL: outside a
  * server, which alone creates missing state. */
 rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,

@@ -157,6 +157,7 @@ enum { RVI_BYTES_GROUP = 8 }; /* see gemm_bytes */
 
 typedef struct rvi_kernels {
     const char *isa; /* of the best row that took part */
+    const char *why; /* that was the last */
 
     void (*quantize_act)(const float *x, rvi_act_block *out, size_t n); /* n: a multiple of 32 */
     void (*quantize_wide)(const float *x, rvi_act_wide *out, size_t n); /* n: a multiple of 256 */

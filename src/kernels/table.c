@@ -32,6 +32,7 @@ bool rvi_kernels_init(rvi_kernels *k, const char *isa)
             rows[i].fill(k);
             k->isa = rows[i].name;
         }
+    k->why = isa ? "asked for" : "the highest of this CPU";
     return known;
 }
 

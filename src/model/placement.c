@@ -97,31 +97,68 @@ static rv_status too_little(const rvi_sizes *s, rvi_backend *device, const rvi_r
                      (double)room / 0x1p20, (double)(need - room) / 0x1p20, advice);
 }
 
-/* rates: NULL: unknown. missing: bytes, for all layers. */
-static void say(const rvi_sizes *s, const rvi_log *log, const rvi_rates *rates, int n, int most,
-                size_t missing, int n_tokens, const char *name)
+/* What the choice between n layers on the device and others followed from. */
+typedef struct grounds {
+    int n, most;
+    int n_tokens;
+    size_t missing;         /* bytes, for all layers */
+    const rvi_rates *rates; /* NULL: unknown */
+} grounds;
+
+static void put_expected(const rvi_sizes *s, const grounds *g, char *out, size_t size)
 {
-    char where[128], expected[128] = "";
-    if (n)
+    *out = 0;
+    if (!g->rates || !g->most) return;
+    double alone = 1 / rvi_token_seconds(s, g->rates, 0);
+    double shared = 1 / rvi_token_seconds(s, g->rates, g->n ? g->n : g->most);
+    if (g->n)
+        (void)rvi_snprintf(out, size,
+                           "; about %.3g tokens a second are expected, %.3g by the CPU alone",
+                           shared, alone);
+    else
+        (void)rvi_snprintf(out, size,
+                           "; about %.3g tokens a second are expected, %.3g with %d of them on the "
+                           "GPU",
+                           alone, shared, g->most);
+}
+
+/* Warns, and writes the same with the rates to `why`. */
+static void say(const rvi_sizes *s, const rvi_log *log, const grounds *g, const char *name,
+                char *why)
+{
+    char where[128], expected[128], because[256];
+    const rvi_rates *r = g->rates;
+    if (g->n)
         snprintf(where, sizeof where,
-                 "the last %d of %d layers are computed on the GPU, the others on the CPU", n,
+                 "the last %d of %d layers are computed on the GPU, the others on the CPU", g->n,
                  s->n_layers);
     else
         snprintf(where, sizeof where, "all %d layers are computed on the CPU", s->n_layers);
-    double alone = rates ? 1 / rvi_token_seconds(s, rates, 0) : 0;
-    double shared = rates && most ? 1 / rvi_token_seconds(s, rates, n ? n : most) : 0;
-    if (n && rates)
-        (void)rvi_snprintf(expected, sizeof expected,
-                           "; about %.3g tokens a second are expected, %.3g by the CPU alone",
-                           shared, alone);
-    else if (most && rates)
-        (void)rvi_snprintf(expected, sizeof expected,
-                           "; about %.3g tokens a second are expected, %.3g with %d of them on the "
-                           "GPU",
-                           alone, shared, most);
-    rvi_log_write(log, RVI_LOG_WARN,
-                  "%s: %s: %.1f MiB of device memory are missing for all of them with %d tokens%s",
-                  name, where, (double)missing / 0x1p20, n_tokens, expected);
+    put_expected(s, g, expected, sizeof expected);
+    (void)rvi_snprintf(because, sizeof because,
+                       "%.1f MiB of device memory are missing for all of them with %d tokens%s",
+                       (double)g->missing / 0x1p20, g->n_tokens, expected);
+    rvi_log_write(log, RVI_LOG_WARN, "%s: %s: %s", name, where, because);
+    if (why && r)
+        (void)rvi_snprintf(why, RVI_PLACING_WHY,
+                           "%s (measured: the GPU reads weights at %.3g GB/s, the CPU at %.3g, the "
+                           "bus has %.3g GB/s, a row's way there and back takes %.3g us, a kernel "
+                           "%.3g us)",
+                           because, r->device / 1e9, r->host / 1e9, r->bus / 1e9, r->crossing * 1e6,
+                           r->call * 1e6);
+    else if (why)
+        (void)rvi_snprintf(why, RVI_PLACING_WHY, "%s", because);
+}
+
+/* All layers that were wanted fit. */
+static void explain_fit(const rvi_sizes *s, const rvi_backend *device, const rvi_room *r,
+                        const rvi_placing *how, int n, size_t room)
+{
+    if (!how->why) return;
+    (void)rvi_snprintf(how->why, RVI_PLACING_WHY,
+                       "%s; with %d tokens they take %.1f of the %.1f MiB that can be used",
+                       how->asked ? "asked for" : "they fit", r->n_tokens,
+                       (double)rvi_sizes_need(s, device, r, n) / 0x1p20, (double)room / 0x1p20);
 }
 
 rv_status rvi_place(int *n, const rvi_sizes *s, rvi_backend *device, const rvi_room *r,
@@ -132,11 +169,18 @@ rv_status rvi_place(int *n, const rvi_sizes *s, rvi_backend *device, const rvi_r
     int wanted = how->asked ? RVI_MIN(how->asked, s->n_layers) : least;
     *n = how->asked ? wanted : most;
     if (wanted > most) return too_little(s, device, r, room, wanted, most, name, err);
-    if (*n == s->n_layers || how->asked) return RV_OK;
+    if (*n == s->n_layers || how->asked) {
+        explain_fit(s, device, r, how, *n, room);
+        return RV_OK;
+    }
     rvi_rates rates;
     bool known = most && how->rates && how->rates(how->ctx, &rates);
     if (known) *n = rvi_best_layers(s, &rates, least, most);
-    say(s, device->log, known ? &rates : NULL, *n, most,
-        rvi_sizes_need(s, device, r, s->n_layers) - room, r->n_tokens, name);
+    const grounds g = {.n = *n,
+                       .most = most,
+                       .n_tokens = r->n_tokens,
+                       .missing = rvi_sizes_need(s, device, r, s->n_layers) - room,
+                       .rates = known ? &rates : NULL};
+    say(s, device->log, &g, name, how->why);
     return RV_OK;
 }

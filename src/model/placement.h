@@ -59,6 +59,8 @@ int rvi_best_layers(const rvi_sizes *s, const rvi_rates *r, int least, int most)
 
 /* ---- the decision ---- */
 
+enum { RVI_PLACING_WHY = 512 };
+
 typedef struct rvi_placing {
     int asked;      /* layers; 0: all, or of those that fit as many as are best */
     bool may_leave; /* the host may compute everything: where that is faster, or nothing fits */
@@ -66,6 +68,7 @@ typedef struct rvi_placing {
      * NULL: always unknown. */
     bool (*rates)(void *ctx, rvi_rates *out);
     void *ctx;
+    char *why; /* room for RVI_PLACING_WHY bytes: the reason goes there; NULL: nobody asks */
 } rvi_placing;
 
 /* How many layers the device gets; 0: none. What was not asked for is logged as a warning with its

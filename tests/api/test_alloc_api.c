@@ -54,6 +54,9 @@ static rv_status whole_life(const char *path, const char *adapter, rv_error *err
     go.top_logprobs = 3;
     go.stop = stops;
     go.n_stop = adapter ? 0 : 1;
+    rv_free(json);
+    json = NULL;
+    if (!st) st = rv_model_explain(m, s, &go, &json, err);
     if (!st) st = rv_session_generate(s, ids ? ids : plain, ids ? n : 3, &go, &g, err);
     rv_free(g);
     rv_session_free(&s);

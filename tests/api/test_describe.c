@@ -90,6 +90,99 @@ static void test_profile(void **state)
     rv_runtime_free(&rt);
 }
 
+/* One choice of an explanation; NULL: it was not one. */
+static void check_choice(const rvi_json *d, const char *name, const char *is, const char *why)
+{
+    const rvi_json *c = rvi_json_get(d, name);
+    if (is && !c) fail_msg("nothing is said of '%s'", name);
+    if (!is && c) fail_msg("something is said of '%s'", name);
+    if (!is) return;
+    const char *made = rvi_json_string(rvi_json_get(c, "is"), ""),
+               *because = rvi_json_string(rvi_json_get(c, "why"), "");
+    if (!strstr(made, is) || !strstr(because, why))
+        fail_msg("%s is '%s' because of '%s', not '%s', '%s'", name, made, because, is, why);
+}
+
+static void test_explained(void **state)
+{
+    (void)state;
+    const struct {
+        int exact;
+        const char *isa, *device;
+        rv_kv_type kv;
+        int n_context;
+        rv_draft draft;
+        const char *expected[8][3];
+    } cases[] = {
+        {.expected = {{"device", "cpu", "the default"},
+                      {"layers", NULL, NULL},
+                      {"instructions", "", "the highest of this CPU"},
+                      {"weights", "q4_k, packed", "panels"},
+                      {"activations", "int8 in blocks of 256", ""},
+                      {"kv_cache", "f16, ", "the default"},
+                      {"guessing", "by repetition", "the default"},
+                      {"adapters", "none", "none was asked for"}}},
+        {.exact = 1,
+         .isa = "ref",
+         .device = "cpu",
+         .n_context = 64,
+         .draft = RV_DRAFT_OFF,
+         .expected = {{"device", "cpu", "asked for"},
+                      {"instructions", "ref", "asked for; this CPU has ref"},
+                      {"weights", "q4_k, as in the file", "exact"},
+                      {"activations", "f32", "exact"},
+                      {"kv_cache", "f32, ", "exact"},
+                      {"context", "64 tokens, 2 pages of 32", "asked for; the model"},
+                      {"guessing", "off", "asked for"},
+                      {"threads", "2", "asked for"}}},
+        {.kv = RV_KV_TIERED, .expected = {{"kv_cache", "tiered, ", "asked for"}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rv_runtime_options ro = {.size = sizeof ro,
+                                 .n_threads = 2,
+                                 .exact = cases[i].exact,
+                                 .isa = cases[i].isa,
+                                 .device = cases[i].device};
+        rv_session_options so = {
+            .size = sizeof so, .kv_type = cases[i].kv, .n_context = cases[i].n_context};
+        rv_generate_options go = {.size = sizeof go, .draft = cases[i].draft};
+        rv_runtime *rt;
+        rv_model *m, *other;
+        rv_session *s;
+        rv_error refused = {0};
+        rvi_arena arena = {0};
+        const rvi_json *d;
+        char *text;
+        assert_ok(rv_runtime_new(&rt, &ro, err));
+        assert_ok(rv_model_open(&m, rt, "tests/gguf/q-q4_k.gguf", NULL, err));
+        assert_ok(rv_model_open(&other, rt, "tests/gguf/bert.gguf", NULL, err));
+        assert_ok(rv_session_new(&s, m, &so, err));
+        assert_ok(rv_model_explain(m, s, i ? &go : NULL, &text, err));
+        assert_ok(rvi_json_parse(&d, text, strlen(text), &arena, "explanation", err));
+        check_choice(d, "model", "llama, decoder", "tokens");
+        for (size_t k = 0; k < 8 && cases[i].expected[k][0]; k++)
+            check_choice(d, cases[i].expected[k][0], cases[i].expected[k][1],
+                         cases[i].expected[k][2]);
+        rv_free(text);
+        assert_ok(rv_model_explain(other, NULL, NULL, &text, err));
+        assert_ok(rvi_json_parse(&d, text, strlen(text), &arena, "explanation", err));
+        check_choice(d, "model", "bert, encoder", "embeddings");
+        check_choice(d, "kv_cache", NULL, NULL);
+        check_choice(d, "guessing", NULL, NULL);
+        rv_free(text);
+        text = (char *)&refused;
+        assert_int_equal(rv_model_explain(other, s, NULL, &text, &refused), RV_E_INVALID);
+        assert_null(text);
+        assert_int_equal(rv_model_explain(NULL, s, NULL, &text, &refused), RV_E_INVALID);
+        assert_int_equal(rv_model_explain(m, s, NULL, NULL, &refused), RV_E_INVALID);
+        rvi_arena_deinit(&arena);
+        rv_session_free(&s);
+        rv_model_close(&other);
+        rv_model_close(&m);
+        rv_runtime_free(&rt);
+    }
+}
+
 static void test_wrong_use(void **state)
 {
     (void)state;
@@ -105,8 +198,8 @@ static void test_wrong_use(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_members),
-                                       cmocka_unit_test(test_profile),
-                                       cmocka_unit_test(test_wrong_use)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_members), cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_explained), cmocka_unit_test(test_wrong_use)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

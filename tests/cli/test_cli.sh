@@ -64,6 +64,51 @@ check "memory: a server refuses a model" 1 - "MB, and the budget has" \
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
 
+# --- what computes, and why
+explain() { # NAME LINE OPTION...: instead of an answer
+    label=$1 line=$2
+    shift 2
+    check "explain: $label" 0 "$line" - "$rv" run $spm --explain-backend --no-learn "$@"
+}
+explain "the device" '^device        cpu: the default; device auto takes a GPU'
+explain "a device that was asked for" '^device        cpu: asked for$' --device cpu
+explain "the instruction set" '^instructions  ref: asked for; this CPU has ref' --isa ref
+explain "the instruction set it has" '^instructions  .*: the highest of this CPU; this CPU has ref'
+explain "threads" '^threads       3: asked for' -t 3
+explain "the kind of model" '^model         llama, decoder: it predicts tokens, each'
+explain "packed weights" '^weights       .*, packed: '
+explain "weights as they are" '^weights       .*, as in the file: no-pack: ' --no-pack
+explain "f32 all through" '^weights       .*, as in the file: exact: ' --exact
+explain "exact activations" '^activations   f32: exact$' --exact
+explain "exact KV cache" '^kv_cache      f32, .* KiB a token: exact$' --exact
+explain "KV cache" '^kv_cache      q8, .* KiB a token: asked for$' --kv q8
+explain "context" '^context       96 tokens, 3 pages of 32, .* MiB: asked for' --ctx 96
+explain "context that the model was made for" '^context       .*: what the model was made for'
+explain "guesses" '^guessing      by repetition: the default; '
+explain "no guesses" '^guessing      off: asked for$' --draft off
+explain "nothing learned" '^learning      off: --no-learn$'
+check "explain: a context that gave way" 0 '^context       256 .*: --memory 1900K has no room' "" \
+    "$rv" run $phi --explain-backend --no-learn --memory 1900K
+check "explain: a model of embeddings" 0 '^model         bert, encoder: it makes embeddings' - \
+    "$rv" run tests/gguf/bert.gguf --explain-backend
+! matches '^\(kv_cache\|guessing\|learning\)' "$tmp/out"
+verdict "explain: which has no cache and no answers" 0 $? "" ""
+check "explain: chat" 0 '^learning      off: nothing was taught to this model as .default' - \
+    "$rv" chat $spm --explain-backend
+"$rv" run $spm hi -n 3 --seed 1 --no-learn >"$tmp/plain" 2>/dev/null </dev/null
+check "explain: before an answer" 0 "" '^device        cpu: ' \
+    "$rv" run $spm hi -n 3 --seed 1 --no-learn --explain-backend
+same "explain: which is the same" "$tmp/plain" "$tmp/out"
+explained() { # NAME CONDITION on d, the JSON in $tmp/out
+    python3 -c "import json,sys; d=json.load(open(sys.argv[1])); assert $2, d" "$tmp/out" \
+        2>"$tmp/err"
+    verdict "$1" 0 $? "" -
+}
+"$rv" run $spm --explain-backend --no-learn --ctx 64 --json >"$tmp/out"
+explained "explain: JSON" 'd["backend"]["context"]["why"].startswith("asked for") and len(d) == 1'
+"$rv" run $spm hi -n 1 --explain-backend --no-learn --json >"$tmp/out" </dev/null
+explained "explain: JSON with an answer" 'd["backend"]["device"]["is"] == "cpu" and len(d["ids"])'
+
 # --- answers of a form
 check "one of the choices" 0 '^\(up\|down\)$' - "$rv" run $spm x --choices up,down --seed 3
 check "choices as a list" 0 '^a,b$' - "$rv" run $spm x --choices '["a,b"]'

@@ -23,6 +23,7 @@ typedef struct fake_state {
     int processors;
     long allocations;
     size_t left_then;
+    long gradients;
 } fake_state;
 
 /* The library stays loaded, so that what is set here is there when the backend opens it. */

@@ -78,6 +78,7 @@ struct fake_state {
     int processors;
     long allocations;          /* of device memory and pinned memory */
     size_t left_then;          /* bytes that others leave once they were asked for; 0: what there is */
+    long gradients;            /* launches of kernels that only a backward pass has */
 };
 /* Programs that cannot reach fake_driver say in variables what is to go wrong. */
 static long long number_of(const char *variable, long long otherwise)
@@ -88,7 +89,7 @@ static long long number_of(const char *variable, long long otherwise)
 static fake_state state = {(int)number_of("FAKE_VERSION", 13000), 1, (size_t)number_of("FAKE_DEVICE_MEMORY", 1ll << 40), 0, 0,
                            (long)number_of("FAKE_FAIL_AFTER", -1), 0, 0, 0, 0, false, 9, 0, MOST_SHARED, false,
                            (int)number_of("FAKE_OPENING", 0), (int)number_of("FAKE_LOADING", 0), 64, 0,
-                           (size_t)number_of("FAKE_LEFT_THEN", 0)};
+                           (size_t)number_of("FAKE_LEFT_THEN", 0), 0};
 /* FAKE_DEVICE: "8.6 101376": another card, for whole programs. */
 static const bool is_another = [] {
     const char *card = getenv("FAKE_DEVICE");
@@ -126,6 +127,7 @@ static int run(const launch &l)
 {
     if (state.sticky) return state.sticky;
     state.launches++;
+    state.gradients += strstr(l.f->name, "_back") != nullptr;
     if (is_empty(l.f)) return 0;
     if (state.fail_after >= 0 && state.fail_after-- == 0) return state.sticky = 700;
     simt_run(l.f->run, l.args.data(), l.grid, l.threads, l.cluster);

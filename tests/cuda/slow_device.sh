@@ -66,6 +66,59 @@ if [ "$card" = "fake device" ]; then
         --ctx 64 -v
 fi
 
+# --- what computes, and why
+explain() { # NAME LINE COMMAND...: of what is printed instead of an answer
+    label=$1 line=$2
+    shift 2
+    check "explain: $label" 0 "$line" "" "$@" --explain-backend --no-learn -t 1 --ctx 64
+}
+explain "a card" "^device        cuda, $card, compute .* GiB free: asked for$" "$rv" run $spm \
+    --device cuda
+explain "all layers fit" "^layers        all 2 on the GPU: they fit; with 64 tokens they take " \
+    "$rv" run $spm --device cuda
+! matches "^instructions" "$tmp/out"
+verdict "explain: the CPU has no products" 0 $? "^weights       f32, rows of .* planes: " ""
+explain "exact" "^activations   f32: exact$" "$rv" run $spm --device cuda --exact
+explain "tensor cores" "^weights       q4_k, packed: .* tensor cores" "$rv" run \
+    tests/gguf/q-q4_k.gguf --device cuda
+explain "layers on both sides" \
+    "^layers        the last 1 of 2 on the GPU, the others on the CPU: asked for; with 64" \
+    "$rv" run $spm --device cuda --gpu-layers 1
+matches "^instructions" "$tmp/out"
+verdict "explain: products on both sides" 0 $? \
+    "^weights       f32, on the GPU rows of .*, on the CPU packed: on the GPU " ""
+explain "a card that was found" "^device        cuda, .*: device auto found a GPU" "$rv" run $spm \
+    --device auto
+if [ "$card" = "fake device" ]; then
+    explain "no driver" "^device        cpu: no CUDA driver" env LD_LIBRARY_PATH="$tmp/none" \
+        "$rv" run $spm --device auto
+    explain "an old driver" "^device        cpu: .* knows CUDA 11.4, this program needs 12.0" \
+        env FAKE_VERSION=11040 "$rv" run $spm --device auto
+    explain "a card that others have" "^device        cpu: .* cannot be used: another program has" \
+        env FAKE_OPENING=46 "$rv" run $spm --device auto
+    explain "nothing fits" "^layers        all 2 on the CPU: .* MiB of device memory are missing" \
+        env FAKE_DEVICE_MEMORY=4000000 "$rv" run $spm --exact --device auto
+    # memory for one of the two layers: what is missing of it, and a little more each time
+    holds() {
+        FAKE_DEVICE_MEMORY=$1 "$rv" run $spm --explain-backend --no-learn $options >"$tmp/out" \
+            2>"$tmp/err"
+    }
+    between=4000000
+    holds $between
+    missing=$(sed -n 's/.* used: \([0-9.]*\) MiB are missing.*/\1/p' "$tmp/err")
+    between=$(awk "BEGIN { printf \"%d\", $between + $missing * 1048576 - 100000 }")
+    for try in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        holds $between && break
+        between=$((between + 40000))
+    done
+    explain "one of two layers fits" \
+        "^layers        the last 1 of 2 .*: .* MiB .* are missing .* (measured: the GPU reads " \
+        env FAKE_DEVICE_MEMORY=$between "$rv" run $spm --exact --device cuda
+    explain "the CPU is faster than this card" \
+        "^layers        all 2 on the CPU: .* missing .*, .* with 1 of them on the GPU (measured" \
+        env FAKE_DEVICE_MEMORY=$between "$rv" run $spm --exact --device auto
+fi
+
 # --- what is measured says what it ran on
 check "bench: one of two layers" 0 "^gpu      $card, 1 of 2 layers" - "$rv" bench $spm -p 4 \
     -n 2 -r 1 $options --gpu-layers 1

@@ -1,7 +1,7 @@
 /* A model on both sides of the bus, on the driver of fake_driver.cpp: goldens and the law across
  * the boundary, adapters, pages as bytes, a device that is lost; how many layers are placed, what
  * is said where memory is missing, and the options of the API. */
-#include "cuda/fake.h"
+#include "cuda/fake_runtime.h"
 
 #include "api/service.h"
 #include "model/law.h"
@@ -451,25 +451,10 @@ static void keep_line(void *ctx, rv_log_level level, const char *line)
     snprintf(logged, sizeof logged, "%s", line);
 }
 
-/* A runtime on the driver of our own: its backend is put in by hand. */
-static rv_runtime *fake_runtime_with(bool exact, const rv_allocator *allocator)
-{
-    rv_runtime *rt;
-    rv_runtime_options o = {
-        .size = sizeof o, .n_threads = 1, .exact = exact, .log = keep_line, .allocator = allocator};
-    assert_ok(rv_runtime_new(&rt, &o, err));
-    const rv_allocator *heap = rvi_api_use_heap(rt);
-    rvi_quota_deinit(&rt->quota);
-    rt->be->ops->free(rt->be);
-    assert_ok(open_fake(&rt->be, exact, &rt->log, err));
-    assert_ok(rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err));
-    rvi_api_leave_heap(heap);
-    return rt;
-}
-
 static rv_runtime *fake_runtime(void)
 {
-    return fake_runtime_with(true, NULL);
+    return fake_runtime_with(&(rv_runtime_options){
+        .size = sizeof(rv_runtime_options), .n_threads = 1, .exact = 1, .log = keep_line});
 }
 
 static void greedy(rv_model *m, int32_t *out, int n)
@@ -757,7 +742,8 @@ static void nothing_between_tokens(void **state)
     (void)state;
     const rv_allocator counting = {count_alloc, count_resize, count_release, NULL};
     rv_model *m;
-    rv_runtime *rt = fake_runtime_with(false, &counting);
+    rv_runtime_options o = {.size = sizeof o, .n_threads = 1, .allocator = &counting};
+    rv_runtime *rt = fake_runtime_with(&o);
     assert_ok(rv_model_open(&m, rt, "tests/gguf/q-q4_k.gguf", NULL, err));
     steps_take_nothing(m, 1, 100);
     steps_take_nothing(m, 8, 40);

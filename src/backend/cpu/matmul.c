@@ -144,18 +144,46 @@ static int count_panels(const rvi_tensor *t)
     return (t->n_rows + RVI_PANEL - 1) / RVI_PANEL;
 }
 
-/* Are the activations of this weight's products prepared (int8, bf16)? Exact mode takes them as
- * they are. */
-static bool wants_prepared(const rvi_cpu *cpu, const rvi_tensor *t)
+/* Are the activations of products with these weights prepared (int8, bf16)? Exact mode takes them
+ * as they are. */
+static bool wants_prepared(const rvi_cpu *cpu, rvi_qtype type)
 {
-    return !cpu->exact && (cpu->k.gemm_panels[t->type] || cpu->k.gemm_act[t->type]);
+    return !cpu->exact && (cpu->k.gemm_panels[type] || cpu->k.gemm_act[type]);
+}
+
+/* Why these weights are not packed; NULL: they are. */
+static const char *why_not_packed(const rvi_cpu *cpu, rvi_qtype type)
+{
+    if (cpu->exact) return "exact: each weight becomes an f32 when it is used";
+    if (cpu->no_pack) return "no-pack: opens faster, computes slower";
+    if (!cpu->k.gemm_panels[type]) return "the kernels of this instruction set take them so";
+    return NULL;
+}
+
+rvi_products_form rvi_backend_cpu_products(const rvi_backend *be, rvi_qtype type)
+{
+    static const char *const forms[RVI_FORM_COUNT] = {
+        [RVI_FORM_NARROW] = "int8 in blocks of 32",
+        [RVI_FORM_WIDE] = "int8 in blocks of 256",
+        [RVI_FORM_F32] = "f32",
+        [RVI_FORM_F16] = "f32",
+        [RVI_FORM_BF16] = "bf16 halves",
+    };
+    const rvi_cpu *cpu = (const rvi_cpu *)be;
+    const char *why = why_not_packed(cpu, type);
+    bool prepared = wants_prepared(cpu, type);
+    return (rvi_products_form){
+        .weights = why ? "as in the file" : "packed",
+        .weights_why = why ? why : "panels of 16 outputs are read faster than rows",
+        .activations = prepared ? forms[form_of(type)] : "f32",
+        .activations_why = prepared     ? "what the products with these weights take"
+                           : cpu->exact ? "exact"
+                                        : "this instruction set has no other product"};
 }
 
 size_t rvi_cpu_pack_bytes(rvi_backend *be, const rvi_tensor *t)
 {
-    const rvi_cpu *cpu = rvi_cpu_of(be);
-    if (cpu->no_pack || t->panels || !wants_prepared(cpu, t) || !cpu->k.gemm_panels[t->type])
-        return 0;
+    if (t->panels || why_not_packed(rvi_cpu_of(be), t->type)) return 0;
     return (size_t)count_panels(t) * rvi_panel_bytes(t->type, (size_t)t->n_cols);
 }
 
@@ -391,7 +419,7 @@ static void multiply(const job *j, const rvi_product_part *p, const place *at, i
 {
     int first = at->first * RVI_PANEL;
     size_t len = (size_t)(RVI_MIN(first + at->n * RVI_PANEL, p->w->n_rows) - first);
-    (wants_prepared(j->cpu, p->w) ? multiply_prepared : multiply_floats)(j, p->w, at, worker);
+    (wants_prepared(j->cpu, p->w->type) ? multiply_prepared : multiply_floats)(j, p->w, at, worker);
     for (int r = 0; p->bias && r < at->rows; r++)
         j->cpu->k.add(at->out + (size_t)r * at->stride, p->bias->heap + first, len);
 }
@@ -574,7 +602,7 @@ static void cut(job *j)
 static bool can_prepare_ahead(const job *j)
 {
     const rvi_tensor *reader = j->m->reader;
-    return j->n_tiled && j->m->gated.t && reader && wants_prepared(j->cpu, reader) &&
+    return j->n_tiled && j->m->gated.t && reader && wants_prepared(j->cpu, reader->type) &&
            form_of(reader->type) == RVI_FORM_NARROW && j->cpu->k.gemm_tiles[reader->type];
 }
 
@@ -601,7 +629,7 @@ void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
     for (int i = 0; i < m->n_parts; i++) {
         rvi_qtype type = m->part[i].w->type;
         j.n_units += count_panels(m->part[i].w);
-        if (!wants_prepared(cpu, m->part[i].w)) {
+        if (!wants_prepared(cpu, m->part[i].w->type)) {
             floats = true;
             continue;
         }

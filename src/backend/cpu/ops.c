@@ -589,3 +589,8 @@ const char *rvi_backend_cpu_isa(const rvi_backend *be)
 {
     return ((const rvi_cpu *)be)->k.isa;
 }
+
+const char *rvi_backend_cpu_isa_why(const rvi_backend *be)
+{
+    return ((const rvi_cpu *)be)->k.why;
+}

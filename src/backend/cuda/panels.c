@@ -51,9 +51,25 @@ size_t rvi_cuda_block_bytes(rvi_qtype type, int *units)
     return l.bytes;
 }
 
+static bool has_panels(const rvi_cuda *c, rvi_qtype type)
+{
+    return !c->exact && (quants[type].bits || has_floats(type));
+}
+
 bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t)
 {
-    return !c->exact && (quants[t->type].bits || has_floats(t->type));
+    return has_panels(c, t->type);
+}
+
+rvi_products_form rvi_backend_cuda_products(const rvi_backend *be, rvi_qtype type)
+{
+    const rvi_cuda *c = (const rvi_cuda *)be;
+    if (has_panels(c, type))
+        return (rvi_products_form){"packed", "in panels of 8 outputs, as tensor cores take them",
+                                   "f16 with a scale a row", "what tensor cores multiply"};
+    return (rvi_products_form){"rows of the file, cut into planes",
+                               c->exact ? "exact: no tensor cores" : "not for tensor cores", "f32",
+                               c->exact ? "exact" : "what the products with these weights take"};
 }
 
 /* ---- a unit of a block ---- */
