@@ -27,11 +27,12 @@ static int keep_loss(void *ctx, const char *stage, int done, int total, double l
 }
 
 /* Puts into the store what else is found out once for a model, which would take minutes on this
- * driver: texts of its own, here a few short ones in place of 200, and that it does not repeat what
- * stands in its chat. */
+ * driver: texts of its own, here a few short ones in place of 200, and that it neither
+ * repeats nor reads what stands in its chat. */
 static void put_known(rvi_store *store, const rv_model *m)
 {
     enum { TEXTS = 9, TOKENS = 12 };
+    static const char *const traits[] = {"repeats", "reads"};
     static const rvi_replay_kind kinds[] = {RVI_GENERAL, RVI_PROBE, RVI_PROSE};
     rvi_replay_text pieces[TEXTS];
     int32_t ids[TEXTS * TOKENS];
@@ -51,8 +52,10 @@ static void put_known(rvi_store *store, const rv_model *m)
     snprintf(name, sizeof name, "%s.replay", digest);
     assert_ok(rvi_store_begin(store, false, err));
     assert_ok(rvi_pieces_put(store, "model", name, 1, data.data, data.len, err));
-    snprintf(name, sizeof name, "%s.repeats", digest);
-    assert_ok(rvi_store_put(store, "model", name, strlen(name), "0", 1, err));
+    for (size_t i = 0; i < RVI_COUNT(traits); i++) {
+        snprintf(name, sizeof name, "%s.%s", digest, traits[i]);
+        assert_ok(rvi_store_put(store, "model", name, strlen(name), "0", 1, err));
+    }
     assert_ok(rvi_store_end(store, RV_OK, err));
     rvi_buf_deinit(&data);
 }
