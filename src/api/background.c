@@ -122,18 +122,34 @@ static void compute(void *ctx)
 
 /* ---- the thread that waits ---- */
 
-/* work.kind NULL: there is nothing to do, at least for *wait seconds. The turn is held. */
-static rv_status take(job *j, double *wait)
+/* What is due, NULL: nothing, at least for *wait seconds. Of those that share the store one keeps
+ * the lease for as long as anything is due to it, and begins with what others found out before. */
+static rv_status find_due(rv_learner *held, const rvi_job_kind **kind, double *wait, rv_error *err)
 {
-    rvi_learner *l = j->l->l;
-    rvi_job *w = &j->work;
-    w->kind = l->paused ? NULL : rvi_job_due(l, rvi_api_idle_seconds(j->l->m->rt), wait);
-    if (w->kind && !rvi_learner_lease(l)) {
-        w->kind = NULL;
+    rvi_learner *l = held->l;
+    double idle = rvi_api_idle_seconds(held->m->rt);
+    bool leased = l->leased;
+    *kind = rvi_job_due(l, idle, wait);
+    if (*kind && !rvi_learner_lease(l)) {
+        *kind = NULL;
         *wait = LEASE;
     }
-    rv_status st = w->kind ? w->kind->take(w, l, &j->err) : RV_OK;
-    if (w->kind) rvi_doing_begin(&l->doing, w->kind->doing, w->n);
+    rv_status st = RV_OK;
+    if (*kind && !leased) {
+        st = rvi_learner_reopen_found(l, err);
+        if (!st) *kind = rvi_job_due(l, idle, wait);
+    }
+    if (!*kind) rvi_learner_end_lease(l);
+    return st;
+}
+
+/* The turn is held. */
+static rv_status take(job *j, double *wait)
+{
+    rvi_job *w = &j->work;
+    rv_status st = find_due(j->l, &w->kind, wait, &j->err);
+    if (!st && w->kind && w->kind->take) st = w->kind->take(w, j->l->l, &j->err);
+    if (w->kind) rvi_doing_begin(&j->l->l->doing, w->kind->doing, w->n);
     return st;
 }
 
@@ -253,7 +269,7 @@ static void work(rv_learner *l, double *wait)
         *wait = st ? AGAIN : -1;
         if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
             snprintf(l->l->trouble, sizeof l->l->trouble, "%s", st ? j->err.text : "");
-            rvi_learner_end_lease(l->l);
+            if (st) rvi_learner_end_lease(l->l);         /* others may succeed */
             if (j->outdated) rvi_learner_drop_run(l->l); /* what was forgotten may be in it */
             rvi_api_leave_aside(&turn);
         }

@@ -64,12 +64,6 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
 
 /* ---- making ---- */
 
-static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    (void)j;
-    return rvi_learner_shares(l) ? rvi_calibration_reopen(l, err) : RV_OK; /* others' */
-}
-
 /* One more portion. */
 static rv_status make(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                       rvi_study_progress_fn progress, void *ctx, rv_error *err)
@@ -93,13 +87,14 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return st;
 }
 
-const rvi_job_kind rvi_job_calibrates = {"calibrating", take, make, NULL, publish};
+const rvi_job_kind rvi_job_calibrates = {"calibrating", NULL, make, NULL, publish};
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err)
 {
     rvi_job listens = {.kind = &rvi_job_listens}, reads = {.kind = &rvi_job_reads};
-    rv_status st = rvi_job_carry_out(&listens, l, 0, progress, ctx, err);
+    rv_status st = rvi_learner_reopen_found(l, err);
+    if (!st) st = rvi_job_carry_out(&listens, l, 0, progress, ctx, err);
     if (!st) st = rvi_job_carry_out(&reads, l, 0, progress, ctx, err);
     while (!st && !l->calibrated) {
         rvi_job j = {.kind = &rvi_job_calibrates};

@@ -204,6 +204,16 @@ bool rvi_learner_lease(rvi_learner *l)
     return l->leased;
 }
 
+rv_status rvi_learner_reopen_found(rvi_learner *l, rv_error *err)
+{
+    if (!rvi_learner_shares(l)) return RV_OK;
+    rv_status st = take_over(l, err);
+    if (!st) st = rvi_repeats_reopen(l, err);
+    if (!st) st = rvi_reads_reopen(l, err);
+    if (!st) st = rvi_calibration_reopen(l, err);
+    return st;
+}
+
 void rvi_learner_end_lease(rvi_learner *l)
 {
     if (l->leased) l->store.by.unlock(l->store.by.ctx, training);

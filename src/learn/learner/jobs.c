@@ -37,6 +37,7 @@ static bool pairs_are_due(const rvi_learner *l, double idle, double *wait)
 /* Lessons are more urgent than pairs, and without calibration nothing is trained. */
 const rvi_job_kind *rvi_job_due(const rvi_learner *l, double idle, double *wait)
 {
+    if (l->paused) return NULL;
     bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
     if (rvi_trait_is_due(l, &l->repeats)) return &rvi_job_listens;
     if (rvi_trait_is_due(l, &l->reads)) return &rvi_job_reads;
@@ -48,7 +49,7 @@ const rvi_job_kind *rvi_job_due(const rvi_learner *l, double idle, double *wait)
 rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_progress_fn progress,
                             void *ctx, rv_error *err)
 {
-    rv_status st = j->kind->take(j, l, err);
+    rv_status st = j->kind->take ? j->kind->take(j, l, err) : RV_OK;
     rvi_learner_yield(l);
     if (!st && j->n >= n_least) {
         st = j->kind->compute(j, l, &l->base, progress, ctx, err);

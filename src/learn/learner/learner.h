@@ -147,6 +147,8 @@ rv_status rvi_learner_set_paused(rvi_learner *l, bool paused, rv_error *err) RVI
 /* Of those that share the store one trains; true: this one does, until it ends the lease. */
 bool rvi_learner_lease(rvi_learner *l);
 void rvi_learner_end_lease(rvi_learner *l);
+/* What others who had it found out about the model, and made of it. */
+rv_status rvi_learner_reopen_found(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* To the disk with what is not there yet; as far as that is possible. No other call but
  * rvi_learner_free may follow, before which the store may be closed. */

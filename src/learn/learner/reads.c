@@ -57,12 +57,6 @@ rv_status rvi_reads_reopen(rvi_learner *l, rv_error *err)
     return rvi_trait_reopen(l, "reads", &l->reads, err);
 }
 
-static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    (void)j;
-    return rvi_learner_shares(l) ? rvi_reads_reopen(l, err) : RV_OK; /* others found out */
-}
-
 static rv_status try_lessons(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                              rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
@@ -91,4 +85,4 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return st;
 }
 
-const rvi_job_kind rvi_job_reads = {"trying to read", take, try_lessons, NULL, publish};
+const rvi_job_kind rvi_job_reads = {"trying to read", NULL, try_lessons, NULL, publish};

@@ -106,12 +106,6 @@ rv_status rvi_repeats_reopen(rvi_learner *l, rv_error *err)
     return rvi_trait_reopen(l, "repeats", &l->repeats, err);
 }
 
-static rv_status take(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    (void)j;
-    return rvi_learner_shares(l) ? rvi_repeats_reopen(l, err) : RV_OK; /* others found out */
-}
-
 static rv_status count_repeated(rvi_job *j, const rvi_base_model *v, const rvi_request *all,
                                 rv_error *err)
 {
@@ -159,4 +153,4 @@ static rv_status publish(rvi_job *j, rvi_learner *l, rv_error *err)
     return st;
 }
 
-const rvi_job_kind rvi_job_listens = {"listening", take, listen, NULL, publish};
+const rvi_job_kind rvi_job_listens = {"listening", NULL, listen, NULL, publish};
