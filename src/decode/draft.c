@@ -251,6 +251,7 @@ int rvi_draft_choose(rvi_draft *d, const rvi_budget *b, int most, rvi_draft_step
     taking t = take_none(d);
     if (plain <= 0) return 0;
     double rate = step->tokens / plain * worth;
+    bool known = d->first.n && d->first.kinds[0] == KNOWN; /* nothing to be earned first */
     int n = most, chosen = 0, n_all = d->first.n;
     d->n_plain = step->n_rows;
     for (int i = 0; i < d->n_sides; i++) n_all += d->sides[i].n;
@@ -262,7 +263,7 @@ int rvi_draft_choose(rvi_draft *d, const rvi_budget *b, int most, rvi_draft_step
         int n_rows = step->n_rows + i + 1;
         if (!is_full(n_rows) && i + 1 < n) continue;
         double seconds = RVI_MAX(rvi_budget_seconds(b, n_rows), plain);
-        if (cost_of(b, step->n_rows, i + 1) > (double)d->credit) break;
+        if (!known && cost_of(b, step->n_rows, i + 1) > (double)d->credit) break;
         if (tokens <= rate * seconds) continue;
         rate = tokens / seconds;
         best = (rvi_draft_step){n_rows, tokens};

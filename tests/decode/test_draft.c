@@ -603,6 +603,20 @@ static void tried_where_it_pays(void **state)
     assert_true(fabsf(d.credit - (before + 0.01f - 4)) < 0.01f);
 }
 
+/* Tokens that a lesson says are no risk: the account may be empty. */
+static void known_tokens_need_no_credit(void **state)
+{
+    (void)state;
+    rvi_draft d = {0};
+    int32_t ids[12] = {0};
+    rvi_budget cheap = costs(0.05), all = costs(1);
+    rvi_draft_init(&d);
+    d.credit = 0;
+    rvi_draft_known(&d, ids, RVI_COUNT(ids), RVI_DRAFT_MOST);
+    assert_int_equal(chosen(&d, &cheap, 9), RVI_COUNT(ids));
+    assert_int_equal(chosen(&d, &all, 1), 0); /* but they have to pay */
+}
+
 /* Of two ways that are about as likely, both are tried before one is followed far. */
 static void several_ways_where_none_is_sure(void **state)
 {
@@ -637,6 +651,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_answers),
+        cmocka_unit_test(known_tokens_need_no_credit),
         cmocka_unit_test(cancelled_anywhere),
         cmocka_unit_test(end_of_the_context),
         cmocka_unit_test(stop_strings),
