@@ -312,7 +312,7 @@ lives: deps
 	@$(RUN) build/tsan/tests/scheduler/slow_lives BUILD=build/tsan BIN=build/tsan/ruvllm \
 	  SAN=-fsanitize=thread OPT="-O1 -g"
 	@$(RUN) $(ASAN) build/asan/tests/scheduler/slow_lives
-	@tools/run_tests -j 1 --label lives build/tsan/tests/scheduler/slow_lives \
+	@TEST_CPU_SECONDS=20000 tools/run_tests -j 1 --label lives build/tsan/tests/scheduler/slow_lives \
 	  build/asan/tests/scheduler/slow_lives
 
 # --- fuzzers ---

@@ -63,7 +63,7 @@ const rvi_refusal *rvi_refusals_find(const rvi_refusals *r, uint64_t event)
 bool rvi_refusals_since(const rvi_refusals *r, const char *request, uint64_t event)
 {
     for (size_t i = r->n; i-- > 0 && r->list[i].event > event;)
-        if (rvi_question_same(r->list[i].request, request)) return true;
+        if (r->list[i].lesson && rvi_question_same(r->list[i].request, request)) return true;
     return false;
 }
 

@@ -1,9 +1,9 @@
 /* refusals.h - requests that got the wrong answer: a thumb down, or a correction of a lesson that
  * was spoken.
  *
- * Where the same is asked again, lessons from before it are not spoken, and after a thumb down the
- * answer does not go on as the one that got it did (decode/answer.h). A lesson that was spoken is
- * not spoken either where a request is nearer to the refused one than to the lesson's own question
+ * Where the same is asked again, after a thumb down, the answer does not go on as the one that got
+ * it did (decode/answer.h); where that was a lesson's, lessons from before it are not spoken. Nor
+ * is that lesson where a request is nearer to the refused one than to the lesson's own question
  * (learner/route.c). */
 #ifndef RVI_LEARN_STATE_REFUSALS_H
 #define RVI_LEARN_STATE_REFUSALS_H
@@ -33,7 +33,7 @@ rv_status rvi_refusals_add(rvi_refusals *r, uint64_t event, uint64_t lesson, rvi
                            rvi_text avoid, uint64_t branch, rv_error *err) RVI_MUST_CHECK;
 void rvi_refusals_remove(rvi_refusals *r, uint64_t event); /* a missing one is no error */
 const rvi_refusal *rvi_refusals_find(const rvi_refusals *r, uint64_t event); /* NULL: unknown */
-/* Was this request refused after that event? */
+/* Was what a lesson said to this request refused after that event? */
 bool rvi_refusals_since(const rvi_refusals *r, const char *request, uint64_t event);
 /* How answers to this request must not go on: up to max; returns how many. Texts are borrowed. */
 size_t rvi_refusals_avoids(const rvi_refusals *r, const char *request, rvi_avoid *out, size_t max);
