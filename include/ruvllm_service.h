@@ -106,6 +106,14 @@ typedef enum rv_request_kind {
     RV_REQUEST_SCORE   /* rv_engine_score of ids */
 } rv_request_kind;
 
+/* An answer that a chat was given before. */
+typedef struct rv_given {
+    const int32_t *ids;
+    size_t n_ids;
+    const char *text;
+    uint64_t version; /* rv_learner_version when it was asked for */
+} rv_given;
+
 typedef struct rv_request {
     size_t size;
     rv_request_kind kind;
@@ -137,6 +145,15 @@ typedef struct rv_request {
     int whole;
     int exact; /* its text must not depend on how much room there is */
     int n_top; /* RV_REQUEST_SCORE: and the likeliest tokens of each place, 0 to 20 */
+    /* RV_REQUEST_ANSWER to a chat with one choice and a learner. A session of the model: when the
+     * request has ended by itself it is as if it had given the answer, so that rv_learner_score,
+     * rv_learner_thumb and rv_learner_teach judge that. Until then it must live and nobody may use
+     * it. */
+    rv_session *judged;
+    /* With `judged`: what is generated are the tokens of this answer, of `generate` only sampling
+     * counts. They are taken for the model's, unless a lesson of this text is spoken now, or one
+     * that the learner had by then is read. Copied. */
+    const rv_given *given;
 } rv_request;
 
 /* RV_E_BUSY: too many wait, or its session has a request that has not ended; RV_E_TOO_LONG: it

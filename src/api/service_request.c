@@ -67,22 +67,38 @@ typedef struct held {
     rv_chat rendered; /* how: special, now */
     rv_time now;
     rv_session *sessions; /* one for each choice: what the learner decided */
-    int n;
+    rv_session *judged;   /* borrowed; NULL: nobody will judge the answer */
+    rv_given given;       /* ids NULL: the answer is a new one */
 } held;
+
+/* An answer that was given before is the model's, whatever it has been taught since, unless it is
+ * what a lesson says, or what the model made of one that it was read. */
+static void look_at_given(const held *h, rv_session *own)
+{
+    const rvi_lesson *x = rvi_lessons_find(&h->learner->l->lessons, own->lesson);
+    bool spoken = own->slot.len && x && !strcmp(x->answer, h->given.text);
+    bool read = own->reads && x && x->event <= h->given.version;
+    if (spoken || read) return;
+    rvi_ids_deinit(&own->slot);
+    own->reads = own->begun = false;
+}
 
 static rv_status begin(void *ctx, int choice, rvi_session *s, rv_error *err)
 {
     held *h = ctx;
     rv_session *own = &h->sessions[choice];
-    *own = (rv_session){.e = h->service->e, .s = s, .adapters = h->adapters, .unjudged = true};
-    return rvi_api_begin_learning(h->learner, own, &h->chat, NULL, err);
+    *own =
+        (rv_session){.e = h->service->e, .s = s, .adapters = h->adapters, .unjudged = !h->judged};
+    rv_status st = rvi_api_begin_learning(h->learner, own, &h->chat, NULL, err);
+    if (!st && h->given.ids) look_at_given(h, own);
+    return st;
 }
 
 static bool prepare(void *ctx)
 {
     held *h = ctx;
     if (h->is_kept && h->adapters && rvi_api_digest_set(h->adapters)) return true;
-    return h->learner && rvi_api_prepare_learning(h->learner, &h->chat, false);
+    return h->learner && rvi_api_prepare_learning(h->learner, &h->chat, h->judged);
 }
 
 /* The prompt was made by whoever submitted it, who could not find out what is likely to be asked
@@ -95,6 +111,7 @@ static bool compose(void *ctx, rvi_order *r)
     rvi_ids ids = {0};
     uint64_t lesson = 0;
     rv_status st = rvi_api_find_read(h->learner, &h->chat, &lesson, NULL);
+    if (h->given.ids && lesson > h->given.version) return false;
     bool reads = !st && rvi_api_read_lesson(h->learner, &h->rendered, &h->chat, lesson,
                                             s->n_context, &arena, &ids);
     int32_t *kept = reads ? copy_bytes(&r->arena, ids.data, ids.len, sizeof *kept) : NULL;
@@ -112,13 +129,39 @@ static rv_status started(void *ctx, int choice, rvi_session *s, rv_error *err)
 {
     held *h = ctx;
     rv_status st = rvi_api_constrain(s, h->grammar, h->grammar_state, err);
-    return st || !h->learner ? st : rvi_api_apply_lesson(&h->sessions[choice], err);
+    if (!st && h->learner) st = rvi_api_apply_lesson(&h->sessions[choice], err);
+    /* known, its tokens are rows of a few steps instead of one each */
+    rvi_slot known = {.ids = h->given.ids, .n = RVI_MIN(h->given.n_ids, RVI_MAX_SLOT)};
+    return st || !known.n ? st : rvi_answer_lock(s, &known, err);
+}
+
+/* What is judged later, without its pages and what took part in it. */
+static void hand_over(rv_session *from, rv_session *to)
+{
+    rvi_api_leave_learner(to->learner, to->held, to->capture);
+    rvi_free(to->question);
+    rvi_free(to->meant);
+    rvi_ids_deinit(&to->slot);
+    to->learner = rvi_api_retain_learner(from->learner);
+    to->held = NULL;
+    rvi_api_deinit_composed(to);
+    to->s->adapters = to->adapters ? &to->adapters->set : NULL;
+    to->capture = to->s->capture = from->capture;
+    to->question = from->question;
+    to->meant = from->meant;
+    to->lesson = from->lesson;
+    to->spoke = from->spoke;
+    to->read = from->read;
+    to->reads = to->begun = false;
+    from->capture = NULL;
+    from->question = from->meant = NULL;
 }
 
 static void ended(void *ctx, int choice)
 {
     held *h = ctx;
     rv_session *own = &h->sessions[choice];
+    if (h->judged && own->learner) hand_over(own, h->judged);
     rvi_api_leave_learner(own->learner, own->held, own->capture);
     rvi_api_deinit_composed(own);
     rvi_free(own->question);
@@ -151,6 +194,7 @@ static rv_status hold(const rv_service *s, const rv_request *q, rvi_order *r, rv
     h->sessions = rvi_zalloc_array((size_t)r->n_jobs, sizeof *h->sessions);
     if (!h->sessions) return rvi_nomem(err, "request");
     h->learner = rvi_api_retain_learner(q->learner);
+    h->judged = q->judged;
     r->hooks.prepare = prepare;
     if (q->kind == RV_REQUEST_ANSWER) r->hooks.compose = compose;
     r->hooks.begin = begin;
@@ -158,7 +202,59 @@ static rv_status hold(const rv_service *s, const rv_request *q, rvi_order *r, rv
     return RV_OK;
 }
 
+/* ---- an answer that was given ---- */
+
+/* Only the token that was given at this place may come. */
+static int as_given(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
+{
+    const rv_given *g = &((const held *)ctx)->given;
+    (void)ids;
+    if (n_ids >= g->n_ids) return 1;
+    for (size_t i = 0, id = (size_t)g->ids[n_ids]; i < n_vocab; i++)
+        if (i != id) logits[i] = -INFINITY;
+    if (!(logits[g->ids[n_ids]] > -INFINITY)) logits[g->ids[n_ids]] = 0;
+    return 0;
+}
+
+static rv_status give_again(const rv_service *s, const rv_given *given, rvi_order *r, rv_error *err)
+{
+    held *h = r->hooks.ctx;
+    size_t room = (size_t)RVI_MAX(s->n_context - r->n_ids, 0);
+    rv_status st = rvi_engine_check_ids(s->e->e, given->ids, given->n_ids, err);
+    if (st) return st;
+    if (given->n_ids > room)
+        return rvi_error(err, RV_E_TOO_LONG,
+                         "the prompt has %d tokens and the answer %zu, more than the context of %d",
+                         r->n_ids, given->n_ids, s->n_context);
+    h->given = *given;
+    h->given.ids = copy_bytes(&r->arena, given->ids, given->n_ids, sizeof *given->ids);
+    h->given.text = copy_text(&r->arena, given->text);
+    r->exact = true;
+    r->o = (rv_generate_options){.size = sizeof r->o,
+                                 .sampling = &r->sampling,
+                                 .max_tokens = (int)given->n_ids,
+                                 .top_logprobs = -1,
+                                 .ignore_eos = 1,
+                                 .mask = as_given,
+                                 .ctx = h};
+    return h->given.ids && h->given.text ? RV_OK : rvi_nomem(err, "request");
+}
+
 /* ---- checks ---- */
+
+static rv_status check_judged(const rv_service *s, const rv_request *q, rv_error *err)
+{
+    if (q->judged && (q->kind != RV_REQUEST_ANSWER || q->n > 1 || !q->chat || !q->learner))
+        return rvi_error(err, RV_E_INVALID,
+                         "the one answer to a chat that a learner takes part in is judged");
+    if (q->judged && q->judged->e->m != s->e->m)
+        return rvi_error(err, RV_E_INVALID, "the session is of another model");
+    if (q->given && (!q->judged || !q->given->ids || !q->given->n_ids || !q->given->text))
+        return rvi_error(err, RV_E_INVALID,
+                         "an answer that was given has tokens, a text, and a "
+                         "session to be judged on");
+    return RV_OK;
+}
 
 static rv_status check(const rv_service *s, const rv_request *q, rv_error *err)
 {
@@ -194,7 +290,7 @@ static rv_status check(const rv_service *s, const rv_request *q, rv_error *err)
         return rvi_error(err, RV_E_CONFIG, "the service keeps no sessions");
     if (q->session && (q->kind != RV_REQUEST_ANSWER || q->n > 1))
         return rvi_error(err, RV_E_CONFIG, "a session has one answer at a time");
-    return RV_OK;
+    return check_judged(s, q, err);
 }
 
 /* ---- reading ---- */
@@ -206,6 +302,7 @@ static rv_status read_generate(const rv_service *s, const rv_request *q, rvi_ord
     rv_status st = rvi_api_read_generate(o, q->generate, &r->sampling, err);
     if (!st && o->draft_session)
         st = rvi_error(err, RV_E_INVALID, "a request of a service takes no draft_session");
+    if (!st && q->given) st = give_again(s, q->given, r, err);
     if (!st) st = rvi_sampling_check(&r->sampling, err);
     if (!st) st = rvi_api_check_grammar(s->e->m, o, err);
     if (!st) st = rvi_answer_check(s->e->e, s->n_context, (size_t)r->n_ids, o, err);
