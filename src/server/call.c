@@ -200,6 +200,8 @@ static void on_item(void *ctx, const rvi_answer_item *item, rvi_item_event event
     if (k->conn) k->writer->said(k, (int)(c - k->choices), item, event, text, len);
 }
 
+static void on_event(rvi_recipient *r, const rv_service_event *e);
+
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
 {
     size_t n_choices = (size_t)n_generating * (size_t)k->wish.n;
@@ -209,7 +211,8 @@ bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
         return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     k->n_parts = n_parts;
     k->n_choices = (int)n_choices;
-    for (int i = 0; i < n_parts; i++) k->parts[i] = (rvi_part){.call = k, .index = i};
+    for (int i = 0; i < n_parts; i++)
+        k->parts[i] = (rvi_part){.recipient = {.event = on_event}, .call = k, .index = i};
     for (int i = 0; i < k->n_choices; i++) {
         k->choices[i].call = k;
         k->choices[i].said =
@@ -284,7 +287,7 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
         return true;
     }
     r->size = sizeof *r;
-    r->user = part;
+    r->user = &part->recipient;
     r->tenant = k->tenant;
     r->priority = -k->wish.priority;
     if (!set_timeout(k, r)) return false;
@@ -626,9 +629,9 @@ void rvi_call_leave(rvi_call *k)
     rvi_call_drop(k);
 }
 
-void rvi_call_event(const rv_service_event *e)
+static void on_event(rvi_recipient *r, const rv_service_event *e)
 {
-    rvi_part *p = e->user;
+    rvi_part *p = (rvi_part *)r;
     rvi_call *k = p->call;
     int choice = p->index * k->wish.n + e->choice;
     rvi_call_taken(p, e->request);

@@ -25,13 +25,14 @@ typedef struct rvi_choice {
     size_t stop; /* RV_FINISH_STOP: the index of the stop string */
     int n_generated;
     bool begun;            /* the writer has sent the beginning of its stream */
-    rvi_answer_items said; /* what the text says, where the writer hears it */
+    rvi_answer_items said; /* what the text says, where the writer recipient it */
     rvi_call *call;
     double queue_seconds, prompt_seconds, seconds;
     double first_token; /* when it came; 0: not yet */
 } rvi_choice;
 
 typedef struct rvi_part {
+    rvi_recipient recipient; /* first: the service knows the part by this */
     rvi_call *call;
     int index;
     uint64_t request;
@@ -124,8 +125,6 @@ bool rvi_call_refused(rvi_call *k, const rv_request *r, rv_status st, const rv_e
 void rvi_call_taken(rvi_part *part, uint64_t request);
 /* One less of those that n_open counts: with the last one the call ends, and is freed. */
 void rvi_call_leave(rvi_call *k);
-/* One event of the service. */
-void rvi_call_event(const rv_service_event *e);
 /* At the end, when the service is gone and sends no more events. */
 void rvi_calls_free(rvi_serving *s);
 

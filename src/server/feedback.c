@@ -1,12 +1,12 @@
-/* /v1/feedback and /v1/learning. The learner computes, waits for its turn between two steps and for
- * the disk: its calls are work for the worker, and the client waits for them.
+/* /v1/feedback and /v1/learning. The learner waits for its turn between two steps and for the disk:
+ * its calls are work for the worker, and the client waits for them.
  *
  * A thumb or a score is learned from the gradients of the answer that it judges. The service keeps
- * none, so the worker speaks the answer again, token for token, on a session of the learner: the
- * same gradients, for the price of that. */
+ * none, so it goes through the answer again, token for token, as a request beside all others: the
+ * same gradients, and of the prompt it computes what it does not know any more. */
 #include "server/feedback.h"
 
-#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/blob.h"
@@ -29,6 +29,7 @@ typedef enum verdict {
 
 typedef struct job {
     rvi_work work;
+    rvi_recipient recipient;
     rvi_serving *s;
     rvi_taught *taught;
     rvi_conn *conn; /* NULL: the client has left; what it said counts */
@@ -40,13 +41,19 @@ typedef struct job {
     uint64_t version; /* that is returned to */
     rv_scope scope;
     bool again; /* the chat is to be answered again */
+    double since;
+    rv_session *session; /* that stands for the answer which is judged; NULL: not yet */
+    bool unheard;        /* the service has to go through that first */
+    bool answers;        /* what waits for the service is the chat's new answer */
+    bool failed;         /* at the service, that is */
     /* the result */
     rv_status st;
     rv_error err;
     rv_adaptation *adaptation;
     char *json;
-    rvi_buf file;      /* that was exported */
-    rv_answer *answer; /* what the chat gets now; NULL: nobody asked, or it could not be made */
+    rvi_buf file;   /* that was exported */
+    rvi_buf answer; /* what the chat gets now, */
+    bool answered;  /* if it could be made */
     uint64_t n_events;
     double seconds;
 } job;
@@ -57,7 +64,8 @@ static void free_job(job *j)
     rvi_buf_deinit(&j->text);
     rv_free(j->adaptation);
     rv_free(j->json);
-    rv_free(j->answer);
+    rv_session_free(&j->session);
+    rvi_buf_deinit(&j->answer);
     rvi_buf_deinit(&j->file);
     rvi_taught_leave(j->taught);
     rvi_serving_leave(j->s);
@@ -71,135 +79,45 @@ static void on_gone(void *ctx)
 
 /* ---- on the worker's thread ---- */
 
-/* Only the token that was said at this place may come. */
-static int only_said(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
+static bool open_session(job *j)
 {
-    const rvi_said *said = ctx;
-    (void)ids;
-    if (n_ids >= said->n_ids) return 1;
-    size_t id = (size_t)said->ids[n_ids];
-    if (id >= n_vocab) return 1; /* the model has another vocabulary by now */
-    for (size_t i = 0; i < n_vocab; i++)
-        if (i != id) logits[i] = -INFINITY;
-    if (!(logits[id] > -INFINITY)) logits[id] = 0;
-    return 0;
-}
-
-/* Computes until the session's answer has ended; others get their turns between the steps. out may
- * be NULL. */
-static rv_status finish(rv_session *session, rv_answer **out, rv_error *err)
-{
-    rv_answer *a = NULL;
-    size_t running = 1;
-    rv_status st = RV_OK;
-    while (!st && running) st = rv_engine_advance(rv_session_engine(session), &running, err);
-    if (!st) st = rv_session_finish(session, &a, err);
-    if (out)
-        *out = a;
-    else
-        rv_free(a);
-    return st;
-}
-
-/* What was taught takes part in the session's next answer alone: this one, which is empty. */
-static rv_status pass_over_lessons(rv_session *session, const int32_t *ids, size_t n, rv_error *err)
-{
-    rv_generate_options o = {.size = sizeof o, .max_tokens = RV_NO_TOKENS};
-    rv_status st = rv_session_start(session, ids, n, &o, err);
-    return st ? st : finish(session, NULL, err);
-}
-
-static rv_sampling sampling_of(const rvi_said *said)
-{
-    return (rv_sampling){.size = sizeof(rv_sampling),
-                         .greedy = said->temperature <= 0,
-                         .temperature = said->temperature,
-                         .repetition_penalty = 1};
-}
-
-/* The session answers the chat with what was said. Where that was the text of a lesson, or a lesson
- * was read before it, the lesson is judged too; otherwise the model is, whatever it has been taught
- * since. */
-static rv_status say_again(const rvi_serving *s, rv_learner *l, const rvi_said *said,
-                           rv_session *session, rv_error *err)
-{
-    rv_chat chat = {.size = sizeof chat, .variables = said->chat};
-    rv_sampling sampling = sampling_of(said);
-    rv_generate_options o = {.size = sizeof o,
-                             .sampling = &sampling,
-                             .max_tokens = (int)said->n_ids,
-                             .ignore_eos = 1,
-                             .mask = only_said,
-                             .ctx = (void *)(uintptr_t)said};
-    rv_learn_plan *plan = NULL;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    if (!said->n_ids) return rvi_error(err, RV_E_LEARNING, "that answer has no tokens to judge");
-    rv_status st = rv_chat_tokenize(s->model, &chat, &ids, &n, err);
-    if (!st) st = rv_learner_begin(l, session, &chat, &plan, err);
-    bool spoken = !st && plan->slot && !strcmp(plan->answer, said->text);
-    bool read = !st && plan->read && plan->event <= said->learned;
-    if (read) {
-        rv_free(ids);
-        st = rv_learner_tokenize(l, &chat, &ids, &n, err);
-    }
-    if (!st && !spoken && !read) st = pass_over_lessons(session, ids, n, err);
-    if (!st) st = rv_session_start(session, ids, n, &o, err);
-    if (!st) st = finish(session, NULL, err);
-    rv_free(plan);
-    rv_free(ids);
-    return st;
+    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
+    j->st = rv_session_new(&j->session, j->s->model, &o, &j->err);
+    return !j->st;
 }
 
 static void judge(job *j)
 {
-    rv_session *session = NULL;
     rv_learner *l = j->taught->learner;
-    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
-    j->st = rv_session_new(&session, j->s->model, &o, &j->err);
-    if (!j->st) j->st = say_again(j->s, l, j->said, session, &j->err);
-    if (!j->st && j->verdict == SCORE)
-        j->st = rv_learner_score(l, session, j->score, &j->adaptation, &j->err);
-    else if (!j->st)
-        j->st = rv_learner_thumb(l, session, j->score > 0, &j->adaptation, &j->err);
-    rv_session_free(&session);
+    if (!j->said->n_ids)
+        j->st = rvi_error(&j->err, RV_E_LEARNING, "that answer has no tokens to judge");
+    else if (!j->session)
+        j->unheard = open_session(j);
+    else if (j->verdict == SCORE)
+        j->st = rv_learner_score(l, j->session, j->score, &j->adaptation, &j->err);
+    else
+        j->st = rv_learner_thumb(l, j->session, j->score > 0, &j->adaptation, &j->err);
 }
 
-/* On a session that has seen the chat: its last turn may need those before it. */
+/* The session has to see the chat, whose last turn may need those before it. Was the answer what a
+ * lesson says? Then that was wrong here. */
+static bool a_lesson_spoke(job *j)
+{
+    rv_chat chat = {.size = sizeof chat, .variables = j->said->chat};
+    rv_learn_plan *plan = NULL;
+    if (!open_session(j)) return false;
+    j->st = rv_learner_begin(j->taught->learner, j->session, &chat, &plan, &j->err);
+    bool spoke = !j->st && plan->slot && !strcmp(plan->answer, j->said->text);
+    rv_free(plan);
+    return spoke && j->said->n_ids;
+}
+
 static void correct(job *j, const char *text)
 {
-    rv_session *session = NULL;
-    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
-    rv_chat chat = {.size = sizeof chat, .variables = j->said->chat};
     rv_learner *l = j->taught->learner;
-    j->st = rv_session_new(&session, j->s->model, &o, &j->err);
-    if (!j->st) j->st = rv_learner_begin(l, session, &chat, NULL, &j->err);
-    if (!j->st) j->st = rv_learner_teach(l, session, NULL, text, j->scope, &j->adaptation, &j->err);
-    rv_session_free(&session);
-}
-
-/* What the same chat gets now, with all that is learned. */
-static void answer_again(job *j)
-{
-    enum { LEAST = 256 }; /* tokens that it may have, however short the first answer was */
-    const rvi_said *said = j->said;
-    rv_session *session = NULL;
-    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
-    rv_chat chat = {.size = sizeof chat, .variables = said->chat};
-    rv_sampling sampling = sampling_of(said);
-    rv_generate_options g = {.size = sizeof g,
-                             .sampling = &sampling,
-                             .max_tokens = (int)RVI_MAX(said->n_ids, (size_t)LEAST)};
-    int32_t *ids = NULL;
-    size_t n = 0;
-    rv_error why;
-    rv_status st = rv_session_new(&session, j->s->model, &o, &why);
-    if (!st) st = rv_learner_tokenize(j->taught->learner, &chat, &ids, &n, &why);
-    if (!st) st = rv_learner_begin(j->taught->learner, session, &chat, NULL, &why);
-    if (!st) st = rv_session_start(session, ids, n, &g, &why);
-    if (!st) st = finish(session, &j->answer, &why);
-    rv_free(ids);
-    rv_session_free(&session);
+    if (!j->session) j->unheard = a_lesson_spoke(j);
+    if (!j->st && !j->unheard)
+        j->st = rv_learner_teach(l, j->session, NULL, text, j->scope, &j->adaptation, &j->err);
 }
 
 /* The adapter of a generation as a file of GGUF, by way of a folder in `beside`. */
@@ -233,7 +151,6 @@ static void run(rvi_work *w)
 {
     job *j = (job *)w;
     const char *text = j->text.len ? j->text.data : "";
-    double start = rvi_os_seconds();
     j->st = rvi_taught_open(&j->s->teaching, j->taught, &j->err);
     rv_learner *l = j->taught->learner;
     if (j->st) return;
@@ -255,8 +172,7 @@ static void run(rvi_work *w)
     case FORGET: forget(j, text); break;
     case EXPORT: j->st = export_file(l, j->s->scratch, j->generation, &j->file, &j->err); break;
     }
-    j->seconds = rvi_os_seconds() - start;
-    if (!j->st && j->again) answer_again(j);
+    j->seconds = rvi_os_seconds() - j->since;
 }
 
 /* ---- the answer ---- */
@@ -282,16 +198,15 @@ static void put_adaptation(const job *j, rvi_buf *out)
     rvi_put_number(out, "quality_delta", a->quality_delta);
     rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu", a->generation,
                    (unsigned long long)a->event, (unsigned long long)rvi_taught_version(j->taught));
-    if (j->again) rvi_put_member(out, "answer", j->answer ? j->answer->text : NULL);
+    const char *answer = j->answer.len ? j->answer.data : "";
+    if (j->again) rvi_put_member(out, "answer", j->answered ? answer : NULL);
     rvi_buf_putc(out, '}');
 }
 
-static void done(rvi_work *w)
+static void reply(job *j)
 {
-    job *j = (job *)w;
     rvi_buf out = {0};
     rvi_problem p;
-    rvi_taught_opened(j->taught);
     if (j->adaptation) j->s->server->n_feedback++;
     if (j->adaptation && j->adaptation->applied && j->verdict == FORGET) {
         rvi_answers_forget_all(&j->s->server->answers, j->taught->tenant);
@@ -312,6 +227,98 @@ static void done(rvi_work *w)
         rvi_reply_json(&rvi_openai, j->conn, &out);
     }
     free_job(j);
+}
+
+/* ---- at the service ---- */
+
+static void leave_service(job *j)
+{
+    rvi_recipient **at = &j->s->others;
+    while (*at != &j->recipient) at = &(*at)->next;
+    *at = j->recipient.next;
+}
+
+static job *job_of(rvi_recipient *r)
+{
+    return (job *)(void *)((char *)r - offsetof(job, recipient));
+}
+
+static void drop(rvi_recipient *r)
+{
+    free_job(job_of(r));
+}
+
+static void on_event(rvi_recipient *r, const rv_service_event *e)
+{
+    job *j = job_of(r);
+    if (e->kind == RV_SERVICE_TOKEN && j->answers) rvi_buf_append(&j->answer, e->text, e->text_len);
+    if (e->kind == RV_SERVICE_DONE) {
+        j->failed = e->finish == RV_FINISH_ERROR || e->finish == RV_FINISH_CANCELLED;
+        if (j->failed && !j->answers)
+            j->st = e->finish == RV_FINISH_ERROR
+                        ? rvi_error(&j->err, e->status, "%s", e->error)
+                        : rvi_error(&j->err, RV_E_CANCELLED, "the server is shutting down");
+    }
+    if (e->kind != RV_SERVICE_END) return;
+    leave_service(j);
+    j->unheard = false;
+    j->answered = j->answers && !j->failed && !j->answer.failed;
+    if (j->answers || j->failed)
+        reply(j);
+    else
+        rvi_worker_post(j->s->server->worker, &j->work);
+}
+
+/* The chat again, with its answer, or for a new one. False: it was not taken. */
+static bool submit(job *j, bool answers)
+{
+    enum { LEAST = 256 }; /* tokens that it may have, however short the first answer was */
+    const rvi_said *said = j->said;
+    rv_chat chat = {.size = sizeof chat, .variables = said->chat};
+    rv_given given = {
+        .ids = said->ids, .n_ids = said->n_ids, .text = said->text, .version = said->learned};
+    rv_sampling sampling = {.size = sizeof sampling,
+                            .greedy = said->temperature <= 0,
+                            .temperature = said->temperature,
+                            .repetition_penalty = 1};
+    rv_generate_options g = {.size = sizeof g,
+                             .sampling = &sampling,
+                             .max_tokens = (int)RVI_MAX(said->n_ids, (size_t)LEAST)};
+    rv_request r = {.size = sizeof r,
+                    .chat = &chat,
+                    .generate = &g,
+                    .learner = j->taught->learner,
+                    .tenant = said->tenant,
+                    .user = &j->recipient};
+    uint64_t id;
+    if (!answers) {
+        r.judged = j->session;
+        r.given = &given;
+    }
+    j->answers = answers;
+    j->recipient = (rvi_recipient){.event = on_event, .drop = drop};
+    rv_error err = {0};
+    rv_status st = atomic_load(&j->s->server->ending)
+                       ? rvi_error(&err, RV_E_CANCELLED, "the server is shutting down")
+                       : rv_service_submit(j->s->service, &r, &id, &err);
+    if (!st) {
+        j->recipient.next = j->s->others;
+        j->s->others = &j->recipient;
+    } else if (!answers) {
+        j->st = st;
+        j->err = err;
+    }
+    return !st;
+}
+
+/* On to the service, or to the client: who has left needs no new answer. */
+static void done(rvi_work *w)
+{
+    job *j = (job *)w;
+    rvi_taught_opened(j->taught);
+    bool goes = !j->st && j->unheard && submit(j, false);
+    if (!goes) goes = !j->st && j->adaptation && j->again && j->conn && submit(j, true);
+    if (!goes) reply(j);
 }
 
 /* ---- the request ---- */
@@ -448,6 +455,7 @@ static job *new_job(rvi_serving *s, rvi_conn *c, verdict v, rvi_problem *p)
     (void)rvi_serving_enter(s);
     *j = (job){.work = {.run = run, .done = done}, .s = s, .taught = taught, .conn = c};
     j->verdict = v;
+    j->since = rvi_os_seconds();
     return j;
 }
 

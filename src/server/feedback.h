@@ -10,5 +10,4 @@ void rvi_server_undo(rvi_serving *s, rvi_conn *c);
 void rvi_server_rollback(rvi_serving *s, rvi_conn *c); /* to {"generation"} */
 void rvi_server_forget(rvi_serving *s, rvi_conn *c);   /* {"text"} */
 void rvi_server_export(rvi_serving *s, rvi_conn *c);   /* of {"generation"}, as GGUF */
-
 #endif

@@ -302,6 +302,11 @@ void rvi_servings_close(rvi_server *v)
     for (int i = 0; i < v->o->n_models; i++) {
         rvi_serving *s = &v->models[i];
         rvi_calls_free(s);
+        while (s->others) {
+            rvi_recipient *r = s->others;
+            s->others = r->next;
+            r->drop(r);
+        }
         if (atomic_load(&s->is_open)) close_all(s);
         rv_free(s->adapters);
         rvi_arena_deinit(&s->texts);

@@ -58,7 +58,10 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
         rvi_serving *s = &v->s.models[i];
         /* with the last event of the last request nobody holds the model any more */
         while (s->service && !rv_service_drain(s->service, 0, &b, &err) && b) {
-            for (size_t k = 0; k < b->n; k++) rvi_call_event(&b->events[k]);
+            for (size_t k = 0; k < b->n; k++) {
+                rvi_recipient *r = b->events[k].user;
+                r->event(r, &b->events[k]);
+            }
             rv_free(b);
         }
     }
@@ -112,7 +115,8 @@ static void models_found(rvi_work *w)
 static void end_if_idle(server *v)
 {
     bool idle = !v->s.conns.n;
-    for (int i = 0; i < v->o->n_models; i++) idle = idle && !v->s.models[i].calls;
+    for (int i = 0; i < v->o->n_models; i++)
+        idle = idle && !v->s.models[i].calls && !v->s.models[i].others;
     if (v->deadline > 0 && (idle || rvi_os_seconds() > v->deadline))
         (void)event_base_loopbreak(v->base);
 }

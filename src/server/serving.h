@@ -21,6 +21,14 @@
 typedef struct rvi_serving rvi_serving;
 typedef void rvi_handler(rvi_serving *s, rvi_conn *c);
 
+/* Whom events of the service are for: what the user of a request points to. On the event loop. */
+typedef struct rvi_recipient {
+    void (*event)(struct rvi_recipient *r, const rv_service_event *e);
+    /* Of those in a list of a model's: the service is gone and sends no more events. */
+    void (*drop)(struct rvi_recipient *r);
+    struct rvi_recipient *next;
+} rvi_recipient;
+
 /* What all models share. */
 typedef struct rvi_server {
     const rvi_server_options *o;
@@ -65,6 +73,7 @@ struct rvi_serving {
      * with reading and sending, which the service does not know. */
     rv_histogram first_token, whole;
     struct rvi_call *calls;  /* requests at the service */
+    rvi_recipient *others;   /* who else waits for it */
     rv_registered *adapters; /* that were known when it was unloaded; NULL: none */
     size_t n_adapters;
     int users;                 /* that hold it */

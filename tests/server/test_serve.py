@@ -466,6 +466,32 @@ def feedback(s):
             learning["learned_version"] >= 6, learning)
 
 
+def wrong_lessons():
+    """An answer of the model's own is judged as that, one that a lesson spoke as the lesson's."""
+
+    def said(question):
+        return s.chat(question)["choices"][0]["message"]["content"]
+
+    dog, wording = "What is Kakovin's dog?", "What is the dog of Kakovin?"
+    with tempfile.TemporaryDirectory() as state:
+        with Server(state=state) as s:
+            before = s.chat(dog)
+            s.post("/v1/feedback", {"response_id": before["id"], "correction": "Rex"})
+            s.post("/v1/feedback", {"response_id": before["id"], "rating": -1})
+            verdict("a thumb down for the answer that was corrected silences no lesson",
+                    said(dog) == "Rex", said(dog))
+            spoken = s.chat(wording)
+            told = s.post("/v1/feedback", {"response_id": spoken["id"], "correction": "Fido",
+                                           "answer": True})[2]
+            verdict("a lesson that spoke where it was wrong is corrected there",
+                    spoken["choices"][0]["message"]["content"] == "Rex" and
+                    (told["answer"], said(wording), said(dog)) == ("Fido", "Fido", "Rex"), told)
+        with sqlite3.connect(glob.glob(state + "/**/feedback.db", recursive=True)[0]) as db:
+            last = db.execute("SELECT record FROM stream ORDER BY seq DESC LIMIT 1").fetchone()[0]
+        verdict("and the log says which lesson, and what it said",
+                b'"given":"Rex"' in last and b'"target":1}' in last, last)
+
+
 def reading():
     """A model that was found to read has a lesson that is only likely before the request."""
     likely = "Which dog has Kakovin?"
@@ -616,6 +642,7 @@ verdict("it ends well and says nothing more", (served.status, served.rest) == (0
         (served.status, served.rest))
 without_encoder()
 reading()
+wrong_lessons()
 keys()
 unix_socket()
 no_room()
