@@ -74,8 +74,7 @@ typedef struct rv_service_options {
                                          after which it is removed; 0: no limit */
     uint64_t session_bytes;           /* of all sessions; one that exceeds it is not saved; 0: no
                                          limit */
-    int tenant_sessions; /* of one tenant; a request for one more is RV_E_STORAGE; 0: no
-                                         limit */
+    int tenant_sessions; /* of one tenant; a request for one more is RV_E_STATE; 0: no limit */
     int kv_warm;         /* as in rv_engine_options */
     rv_pressure pressure;
     const char *spill; /* RV_PRESSURE_SPILL, _CHEAPER: a folder, made where there is none. Where it
@@ -157,8 +156,8 @@ typedef struct rv_request {
 } rv_request;
 
 /* RV_E_BUSY: too many wait, or its session has a request that has not ended; RV_E_TOO_LONG: it
- * would never fit; RV_E_STORAGE: its session is damaged, or one too many. Everything is copied or
- * kept. */
+ * would never fit; RV_E_STORAGE: its session is damaged; RV_E_STATE: it would be one too many.
+ * Everything is copied or kept. */
 RV_API rv_status rv_service_submit(rv_service *s, const rv_request *r, uint64_t *id, rv_error *err);
 /* Its last events come after the current step, and its room is free then. Unknown ids, and those
  * that have ended, are ignored; so are those whose answer has ended and whose session is being

@@ -34,7 +34,7 @@ typedef struct serve {
     rvi_server_options o;
     const char *alias, *llama, *config, *memory;
     const char *sessions, *session_room;
-    int session_idle, session_age;
+    int session_idle, session_age, sessions_per_key;
     const char *pressure, *spill, *spill_room;
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
@@ -169,6 +169,7 @@ static rv_status set_sessions(serve *s, int model, rv_service_options *o, rv_err
     o->session_idle = s->session_idle;
     o->session_age = s->session_age;
     o->session_bytes = read_room(s->session_room);
+    o->tenant_sessions = s->sessions_per_key;
     return o->sessions ? RV_OK : rvi_nomem(err, "sessions");
 }
 
@@ -353,8 +354,10 @@ static int apply_options(serve *s, char *name, size_t size)
     if (s->no_learning) c->store = NULL;
     if (s->o.witness_contents && (!s->o.witness || cli_is_database(s->o.witness)))
         return cli_usage(c, "--witness-contents needs --witness DIR");
-    if (!s->sessions && (s->session_idle || s->session_age || s->session_room))
-        return cli_usage(c, "--session-idle, --session-age and --session-room need --sessions");
+    if (!s->sessions &&
+        (s->session_idle || s->session_age || s->sessions_per_key || s->session_room))
+        return cli_usage(c, "--session-idle, --session-age, --sessions-per-key and --session-room "
+                            "need --sessions");
     if ((code = check_pressure(s))) return code;
     s->o.drain_seconds = s->drain;
     s->o.aliases = s->alias;
@@ -424,6 +427,7 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"sessions", 0, CLI_TEXT, &s.sessions, NULL},
                                 {"session-idle", 0, CLI_INT, &s.session_idle, NULL},
                                 {"session-age", 0, CLI_INT, &s.session_age, NULL},
+                                {"sessions-per-key", 0, CLI_INT, &s.sessions_per_key, NULL},
                                 {"session-room", 0, CLI_TEXT, &s.session_room, NULL},
                                 {"pressure", 0, CLI_TEXT, &s.pressure, NULL},
                                 {"spill", 0, CLI_TEXT, &s.spill, NULL},

@@ -76,6 +76,7 @@ const cli_command cli_commands[] = {
      "computed of them outlives the process, also one that is killed\n"
      "  --session-idle N     seconds without use after which one is removed\n"
      "  --session-age N      seconds since it began after which one is removed\n"
+     "  --sessions-per-key N most of each key; a conversation more is refused with 429\n"
      "  --session-room SIZE  of all sessions of a model: 20G; what would exceed it is not saved\n"
      "  --pressure WORD      when requests need more room than there is: recompute (the youngest "
      "wait "

@@ -151,6 +151,7 @@ static const struct limit {
     {"unload-after", 1, 31536000, false},
     {"session-idle", 1, 1e9, false},
     {"session-age", 1, 1e9, false},
+    {"sessions-per-key", 1, 1e9, false},
     {"max-waiting", 1, 1000000, false},
     {"max-per-key", 1, 1000000, false},
     {"drain", 0, 86400, false},

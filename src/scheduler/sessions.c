@@ -304,7 +304,7 @@ static rv_status claim(rvi_sessions *s, const char *tenant, const char *name, rv
         return rvi_error(err, RV_E_BUSY, "session '%s' has a request that has not ended", name);
     int n = x ? 0 : count_tenant(s, tenant);
     if (s->o.max_tenant && n >= s->o.max_tenant)
-        return rvi_error(err, RV_E_STORAGE, "'%s' has %d sessions, which is the limit", tenant, n);
+        return rvi_error(err, RV_E_STATE, "'%s' has %d sessions, which is the limit", tenant, n);
     if (!x && !(x = add_entry(s, tenant, name))) return rvi_nomem(err, "session");
     x->claimed = true;
     *out = x;

@@ -269,6 +269,10 @@ static bool set_timeout(rvi_call *k, rv_request *r)
 bool rvi_call_refused(rvi_call *k, const rv_request *r, rv_status st, const rv_error *err)
 {
     if (st == RV_E_TOO_LONG && k->s->n_context) return too_long(k, r);
+    if (st == RV_E_STATE && r->session)
+        return rvi_problem_set(&k->problem, 429, "session_limit", "session",
+                               "there are as many sessions as this key may have; delete one to "
+                               "begin another");
     if (st == RV_E_STORAGE && r->session) return rvi_call_session_damaged(r->session, &k->problem);
     return rvi_problem_from(&k->problem, st, err);
 }

@@ -107,6 +107,7 @@ WRONG = {
     "sessions": [],
     "session-idle": ["0", "x"],
     "session-age": ["0", "x"],
+    "sessions-per-key": ["0", "x"],
     "session-room": ["0", "x"],
     "pressure": ["high", ""],
     "spill": [],

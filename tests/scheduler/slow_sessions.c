@@ -433,7 +433,7 @@ static void limits(void **state)
     assert_refused(RV_E_STORAGE, rv_service_new(&second, o.m, &same, err));
     (void)answer(svc, 0);
     (void)answer(svc, 2);
-    assert_refused(RV_E_STORAGE, ask(svc, 4, &id, err)); /* bob has two */
+    assert_refused(RV_E_STATE, ask(svc, 4, &id, err)); /* bob has two */
     (void)answer(svc, 1);
     assert_ok(ask(svc, 1, &id, err));
     assert_refused(RV_E_BUSY, ask(svc, 1, &other, err));

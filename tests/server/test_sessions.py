@@ -224,6 +224,13 @@ def bad_disk(folder):
                 status == 200 and text_of(told) and not told["session"]["saved"] and
                 told["session"]["error"].endswith("1024 is the limit"), told)
         verdict("nor there", s.ask("DELETE", "/v1/sessions/large")[0] == 404)
+    with Server("--sessions", folder, "--sessions-per-key", "1") as s:
+        got = [talk(s, asked(TURNS[:1]), 1, session=name) for name in ("one", "one", "two")]
+        verdict("one more than a key may have is refused", [g[0] for g in got] ==
+                [200, 200, 429] and got[2][2]["error"]["code"] == "session_limit", got[2])
+        s.ask("DELETE", "/v1/sessions/one")
+        verdict("until one was deleted", talk(s, asked(TURNS[:1]), 1, session="two")[0] == 200)
+        s.ask("DELETE", "/v1/sessions/two")
     with Server("--sessions", folder) as s:
         talk(s, asked(TURNS[:1]), 1, session="bad")
         file, = glob.glob(folder + "/*/*.session")
