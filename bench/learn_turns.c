@@ -141,7 +141,7 @@ static void prepare(served *v, const char *what)
     beside(v, true);
     for (bool more = true; more;) {
         double start = cpu_seconds();
-        more = rvi_api_prepare_judging(v->l, true);
+        more = rvi_api_prepare_judging(v->l, true, true);
         note(&t, start);
     }
     beside(v, false);

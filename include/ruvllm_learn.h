@@ -62,7 +62,7 @@ typedef struct rv_store {
     void (*rollback)(void *ctx);
     /* Of a store that learners of several processes share while they all learn; NULL otherwise, all
      * three. One store at a time holds a lock; the end of its process, or of its connection, gives
-     * it back. RV_E_STORAGE: another has held it for wait_ms. */
+     * it back. RV_E_STORAGE: another has held it for wait_ms; RV_E_INVALID: this one holds it. */
     rv_status (*lock)(void *ctx, const char *what, int wait_ms, rv_error *err);
     void (*unlock)(void *ctx, const char *what);
     /* Not 0: others may have appended since it was last called. Does not wait; any thread. */

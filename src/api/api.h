@@ -207,7 +207,7 @@ void rvi_api_leave(rvi_api_turn *turn);
 /* Do services compute, whose streams wait for whoever has the turn? */
 bool rvi_api_is_serving(const rv_runtime *rt);
 /* A piece of what judgements need (rvi_instant_prepare), as long as streams may wait for it. */
-bool rvi_api_prepare_judging(const rv_learner *l, bool judging);
+bool rvi_api_prepare_judging(const rv_learner *l, bool captures, bool scores);
 /* Gives the turn to who waits for it, and takes it again, whatever the options say. */
 void rvi_api_make_way(rvi_api_turn *turn);
 /* Destroys freed sessions and sets now, or leaves that to the call that has the runtime. */

@@ -128,14 +128,14 @@ static rv_status find_due(rv_learner *held, const rvi_job_kind **kind, double *w
 {
     rvi_learner *l = held->l;
     double idle = rvi_api_idle_seconds(held->m->rt);
-    bool leased = l->leased;
+    bool fresh = false;
     *kind = rvi_job_due(l, idle, wait);
-    if (*kind && !rvi_learner_lease(l)) {
+    if (*kind && !rvi_learner_lease(l, &fresh)) {
         *kind = NULL;
         *wait = LEASE;
     }
     rv_status st = RV_OK;
-    if (*kind && !leased) {
+    if (*kind && fresh) {
         st = rvi_learner_reopen_found(l, err);
         if (!st) *kind = rvi_job_due(l, idle, wait);
     }
@@ -159,7 +159,7 @@ static bool enter_prepared(rvi_api_turn *turn, rv_learner *l)
 {
     const double gap = 3e-4; /* who waits for a background thread looks every 50 us */
     while (rvi_api_enter_aside(turn, l->m->rt, &l->bg.stop)) {
-        if (!rvi_api_prepare_judging(l, false)) return true;
+        if (!rvi_api_prepare_judging(l, false, false)) return true;
         rvi_api_leave_aside(turn);
         rvi_thread_sleep(gap);
     }

@@ -243,12 +243,12 @@ static rv_status resolve(const char **turns, size_t n, char **out, rv_error *err
     return st;
 }
 
-bool rvi_api_prepare_judging(const rv_learner *l, bool judging)
+bool rvi_api_prepare_judging(const rv_learner *l, bool captures, bool scores)
 {
     const rv_runtime *rt = l->m->rt;
     bool waited_for = rvi_api_is_serving(rt);
     l->l->instant.piece_seconds = waited_for ? 1e-9 * (double)atomic_load(&rt->token_ns) : 0;
-    return rvi_instant_prepare(l->l, judging);
+    return rvi_instant_prepare(l->l, captures, scores);
 }
 
 bool rvi_api_prepare_learning(rv_learner *l, const rvi_json *chat, bool captures)
@@ -256,7 +256,7 @@ bool rvi_api_prepare_learning(rv_learner *l, const rvi_json *chat, bool captures
     rvi_arena arena = {.max = MOST_TURNS};
     const char **turns;
     size_t n;
-    bool more = rvi_api_prepare_judging(l, captures);
+    bool more = rvi_api_prepare_judging(l, captures, false);
     if (!more && !user_turns(chat, &arena, &turns, &n, NULL))
         more = rvi_learner_foresee(l->l, turns, n);
     rvi_arena_deinit(&arena);
@@ -448,7 +448,8 @@ rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
 static void prepare_judging(rvi_api_turn *turn, const rv_learner *l)
 {
     for (int i = 0;
-         i < MOST_PIECES && rvi_api_is_serving(l->m->rt) && rvi_api_prepare_judging(l, true); i++)
+         i < MOST_PIECES && rvi_api_is_serving(l->m->rt) && rvi_api_prepare_judging(l, true, true);
+         i++)
         rvi_api_make_way(turn);
 }
 

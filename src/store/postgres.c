@@ -116,13 +116,20 @@ static rvi_pg_held *held(rvi_pg_store *s, int64_t key)
     return NULL;
 }
 
-/* A connection gets a lock as often as it asks: other stores of this one are asked first. */
+/* A connection gets a lock as often as it asks: its stores are asked first. What was taken on an
+ * earlier connection went with that. */
 static rv_status try_lock(rvi_pg_store *s, int64_t key, bool *got, rv_error *err)
 {
     char sql[80];
     rv_status st = enter(s, err);
     *got = false;
     if (st) return st;
+    rvi_pg_held *own = held(s, key);
+    if (own && own->epoch == s->link->epoch) {
+        leave(s);
+        return rvi_error(err, RV_E_INVALID, "this lock is held already");
+    }
+    if (own) *own = (rvi_pg_held){0};
     for (rvi_pg_store *o = s->link->stores; o; o = o->next)
         if (o != s && held(o, key)) {
             leave(s);
@@ -149,8 +156,8 @@ static rv_status pg_lock(void *ctx, const char *what, int wait_ms, rv_error *err
     int64_t key = key_of(s->space, what);
     double end = rvi_os_seconds() + wait_ms / 1000.0;
     bool got = false;
-    if (held(s, key) || !held(s, 0))
-        return rvi_error(err, RV_E_INVALID, "the lock '%s' is held already, or too many are", what);
+    if (!held(s, key) && !held(s, 0))
+        return rvi_error(err, RV_E_INVALID, "too many locks are held, besides '%s'", what);
     rv_status st = try_lock(s, key, &got, err);
     while (!st && !got && rvi_os_seconds() < end) {
         rvi_thread_sleep(moment);

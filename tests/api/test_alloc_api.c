@@ -12,6 +12,7 @@
 
 #include "harness/amount.h"
 #include "harness/fail_alloc.h"
+#include "ruvllm_experimental.h"
 #include "ruvllm_learn.h"
 
 static const rv_message message = {"user", "the tea", NULL};

@@ -120,7 +120,7 @@ static rv_status s_lock(void *ctx, const char *what, int wait_ms, rv_error *err)
         if (!m->all->locks[i].by)
             free_at = i;
         else if (!strcmp(m->all->locks[i].what, what))
-            st = rvi_error(err, RV_E_STORAGE, "held");
+            st = rvi_error(err, m->all->locks[i].by == m ? RV_E_INVALID : RV_E_STORAGE, "held");
     }
     if (st) return st;
     assert_true(free_at >= 0);
@@ -238,13 +238,15 @@ static void one_trains_the_other_fetches(void **state)
 {
     (void)state;
     shared s;
+    bool fresh;
     rvi_job late = {.kind = &rvi_job_trains};
     open_shared(&s);
     rvi_learner *a = join(&s, 0, "train-a"), *b = join(&s, 1, "train-b");
     teach_two(a);
     rvi_learner_yield(a);
-    assert_true(rvi_learner_lease(a));
-    assert_false(rvi_learner_lease(b));
+    assert_true(rvi_learner_lease(a, &fresh) && fresh);
+    assert_true(rvi_learner_lease(a, &fresh) && !fresh);
+    assert_false(rvi_learner_lease(b, &fresh));
     assert_true(follow(b));
     assert_ok(late.kind->take(&late, b, err));
     rvi_learner_yield(b);
@@ -253,7 +255,7 @@ static void one_trains_the_other_fetches(void **state)
     study(a, RV_LOOP_BACKGROUND);
     rvi_learner_yield(a);
     rvi_learner_end_lease(a);
-    assert_true(rvi_learner_lease(b));
+    assert_true(rvi_learner_lease(b, &fresh));
     spoil_file("train-b/generation-000001.gguf");
     assert_ok(late.kind->publish(&late, b, err));
     rvi_learner_yield(b);
@@ -623,13 +625,13 @@ static void probes_get_the_models_own_texts(void **state)
         assert_ok(rvi_instant_new_micro(l, err));
         l->instant.probe_due = true;
         l->calibrated = early == 2;
-        for (int i = 0; !early && i < HALF; i++) assert_true(rvi_instant_prepare(l, false));
+        for (int i = 0; !early && i < HALF; i++) assert_true(rvi_instant_prepare(l, false, false));
         if (early == 1) {
             assert_ok(rvi_instant_catch_up(l, err));
             assert_int_equal(rvi_probe_n_texts(l->instant.probe), HALF);
         }
         l->calibrated = l->instant.probe_due = true;
-        while (rvi_instant_prepare(l, false)) continue;
+        while (rvi_instant_prepare(l, false, false)) continue;
         assert_ok(rvi_instant_catch_up(l, err));
         assert_false(l->instant.probe_due);
         assert_int_equal(rvi_probe_n_texts(l->instant.probe), 2 * HALF);

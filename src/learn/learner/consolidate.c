@@ -35,7 +35,8 @@ static rv_status take_lease(rvi_learner *l, rv_error *err)
 {
     rv_status st = rvi_learner_shares(l) ? rvi_learner_own(l, err) : RV_OK; /* it can be reached */
     rvi_learner_yield(l);
-    if (!st && !rvi_learner_lease(l))
+    bool fresh;
+    if (!st && !rvi_learner_lease(l, &fresh))
         st = rvi_error(err, RV_E_BUSY,
                        "another process that shares what was taught is training it: wait until it "
                        "has ended");

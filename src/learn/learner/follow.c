@@ -196,11 +196,14 @@ rv_status rvi_learner_set_paused(rvi_learner *l, bool paused, rv_error *err)
     return st;
 }
 
-bool rvi_learner_lease(rvi_learner *l)
+bool rvi_learner_lease(rvi_learner *l, bool *fresh)
 {
     const rv_store *by = &l->store.by;
-    if (!rvi_learner_shares(l) || l->leased) return true;
-    l->leased = by->lock(by->ctx, training, 0, NULL) == RV_OK;
+    *fresh = false;
+    if (!rvi_learner_shares(l)) return true;
+    rv_status st = by->lock(by->ctx, training, 0, NULL);
+    if (st == RV_E_INVALID && l->leased) return true;
+    *fresh = l->leased = st == RV_OK;
     return l->leased;
 }
 

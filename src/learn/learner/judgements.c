@@ -135,13 +135,13 @@ static bool probe_piece(rvi_learner *l)
     return true;
 }
 
-bool rvi_instant_prepare(rvi_learner *l, bool judging)
+bool rvi_instant_prepare(rvi_learner *l, bool captures, bool scores)
 {
     rvi_instant *in = &l->instant;
-    bool next = judging && in->since_probe >= PROBE_EVERY - 1; /* one will be due then */
+    bool next = scores && in->since_probe >= PROBE_EVERY - 1; /* one will be due then */
     bool probes = in->micro && !has_probe(l) &&
-                  (in->probe_due || next || (judging && rvi_micro_pulls(in->micro)));
-    if ((judging || probes) && !in->capturer) {
+                  (in->probe_due || next || (scores && rvi_micro_pulls(in->micro)));
+    if ((captures || probes) && !in->capturer) {
         if (!in->next_capturer && rvi_capturer_begin(&in->next_capturer, l->parts.m, NULL))
             return false;
         if (rvi_capturer_go_on(in->next_capturer, RVI_PIECE_HEAD_ROWS)) {

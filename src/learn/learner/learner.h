@@ -144,8 +144,9 @@ void rvi_learner_follow(rvi_learner *l, bool *any);
 void rvi_learner_yield(rvi_learner *l);
 /* All who share the store follow, as they follow the log. */
 rv_status rvi_learner_set_paused(rvi_learner *l, bool paused, rv_error *err) RVI_MUST_CHECK;
-/* Of those that share the store one trains; true: this one does, until it ends the lease. */
-bool rvi_learner_lease(rvi_learner *l);
+/* Of those that share the store one trains; true: this one does, until it ends the lease, or loses
+ * it with its connection. *fresh: it did not before. */
+bool rvi_learner_lease(rvi_learner *l, bool *fresh);
 void rvi_learner_end_lease(rvi_learner *l);
 /* What others who had it found out about the model, and made of it. */
 rv_status rvi_learner_reopen_found(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
@@ -189,10 +190,10 @@ rv_status rvi_learner_find_read(rvi_learner *l, const char *const *turns, size_t
  * that needs it: one a call, of some rows; true: there are more. The call itself then finds what
  * was computed, and computes what is left, whatever changed in between; results are the same.
  *   rvi_learner_foresee: what the plan of these turns takes.
- *   rvi_instant_prepare: what probing takes, if that is due; judging: and what capturing or scoring
- *   an answer does. */
+ *   rvi_instant_prepare: what probing takes, if that is due; and what capturing an answer does, and
+ *   scoring one. */
 bool rvi_learner_foresee(rvi_learner *l, const char *const *turns, size_t n_turns);
-bool rvi_instant_prepare(rvi_learner *l, bool judging);
+bool rvi_instant_prepare(rvi_learner *l, bool captures, bool scores);
 /* Of the model at most, and of its head, which is read. */
 enum { RVI_PIECE_ROWS = 8, RVI_PIECE_HEAD_ROWS = 8192 };
 
