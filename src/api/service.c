@@ -204,7 +204,7 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
     rv_engine_options eo = {.size = sizeof eo,
                             .n_tokens = n_tokens * (by_bytes ? PAGES_A_HOT_ONE : 1),
                             .max_rows = m->model->arch->is_encoder ? o->max_rows : rows,
-                            .max_logits = max_running + 2 * RVI_DRAFT_MOST,
+                            .max_logits = max_running + RVI_BESIDE + 2 * RVI_DRAFT_MOST,
                             .kv_type = o->kv_type,
                             .kv_warm = o->kv_warm};
     rv_status st = rv_engine_new(&s->e, m, &eo, err);

@@ -72,13 +72,14 @@ typedef struct held {
 } held;
 
 /* An answer that was given before is the model's, whatever it has been taught since, unless it is
- * what a lesson says, or what the model made of one that it was read. */
+ * what a lesson says, or its beginning, or what the model made of one that it read. */
 static void look_at_given(const held *h, rv_session *own)
 {
     const rvi_lesson *x = rvi_lessons_find(&h->learner->l->lessons, own->lesson);
-    bool spoken = own->slot.len && x && !strcmp(x->answer, h->given.text);
-    bool read = own->reads && x && x->event <= h->given.version;
-    if (spoken || read) return;
+    bool knew = x && x->event <= h->given.version;
+    size_t len = strlen(h->given.text);
+    bool spoken = own->slot.len && len && knew && !strncmp(x->answer, h->given.text, len);
+    if (spoken || (own->reads && knew)) return;
     rvi_ids_deinit(&own->slot);
     own->reads = own->begun = false;
 }
@@ -157,11 +158,11 @@ static void hand_over(rv_session *from, rv_session *to)
     from->question = from->meant = NULL;
 }
 
-static void ended(void *ctx, int choice)
+static void ended(void *ctx, int choice, bool good)
 {
     held *h = ctx;
     rv_session *own = &h->sessions[choice];
-    if (h->judged && own->learner) hand_over(own, h->judged);
+    if (h->judged && own->learner && good) hand_over(own, h->judged);
     rvi_api_leave_learner(own->learner, own->held, own->capture);
     rvi_api_deinit_composed(own);
     rvi_free(own->question);
@@ -229,7 +230,7 @@ static rv_status give_again(const rv_service *s, const rv_given *given, rvi_orde
     h->given = *given;
     h->given.ids = copy_bytes(&r->arena, given->ids, given->n_ids, sizeof *given->ids);
     h->given.text = copy_text(&r->arena, given->text);
-    r->exact = true;
+    r->exact = r->beside = true;
     r->o = (rv_generate_options){.size = sizeof r->o,
                                  .sampling = &r->sampling,
                                  .max_tokens = (int)given->n_ids,
@@ -249,6 +250,8 @@ static rv_status check_judged(const rv_service *s, const rv_request *q, rv_error
                          "the one answer to a chat that a learner takes part in is judged");
     if (q->judged && q->judged->e->m != s->e->m)
         return rvi_error(err, RV_E_INVALID, "the session is of another model");
+    if (q->judged && q->judged->s->answer)
+        return rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     if (q->given && (!q->judged || !q->given->ids || !q->given->n_ids || !q->given->text))
         return rvi_error(err, RV_E_INVALID,
                          "an answer that was given has tokens, a text, and a "

@@ -7,11 +7,16 @@
 
 /* ---- the queue and those that run ---- */
 
+static rvi_tenant *queue_of(rvi_scheduler *s, const rvi_job *j)
+{
+    return j->r->beside ? &s->beside : j->r->of;
+}
+
 void rvi_admit_wait(rvi_scheduler *s, rvi_job *j)
 {
     j->running = false;
     j->waiting.rank = j->r->arrived - j->r->priority * s->o.age_seconds;
-    rvi_tenant_wait(j->r->of, &j->waiting);
+    rvi_tenant_wait(queue_of(s, j), &j->waiting);
 }
 
 static void run(rvi_scheduler *s, rvi_job *j)
@@ -22,12 +27,13 @@ static void run(rvi_scheduler *s, rvi_job *j)
     *at = j;
     j->running = true;
     s->n_running++;
+    s->n_beside += j->r->beside;
 }
 
 void rvi_admit_stop(rvi_scheduler *s, rvi_job *j)
 {
     if (!j->running) {
-        rvi_tenant_unwait(j->r->of, &j->waiting);
+        rvi_tenant_unwait(queue_of(s, j), &j->waiting);
         return;
     }
     rvi_job **at = &s->running;
@@ -36,6 +42,7 @@ void rvi_admit_stop(rvi_scheduler *s, rvi_job *j)
     j->next = NULL;
     j->running = false;
     s->n_running--;
+    s->n_beside -= j->r->beside;
 }
 
 /* ---- admission ---- */
@@ -238,7 +245,9 @@ void rvi_admit_waiting(rvi_scheduler *s)
     double end = any_streams(s) ? rvi_os_seconds() + part * s->o.token_seconds : INFINITY;
     rvi_job *later = NULL;
     s->tenants.begins = NULL;
-    for (int n = 0; s->n_running + (later != NULL) < s->o.max_running; n++) {
+    while (s->beside.first && s->n_beside < RVI_BESIDE)
+        if (admit(s, (rvi_job *)s->beside.first, end, NULL) != ADMITTED) break;
+    for (int n = 0; s->n_running - s->n_beside + (later != NULL) < s->o.max_running; n++) {
         if (n && !later && rvi_os_seconds() > end) return;
         rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, later);
         rvi_job *j = x ? first_of(x, later) : NULL;

@@ -304,7 +304,7 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     rvi_session_free(j->s);
     rvi_job_unspill(s, j);
     j->s = NULL;
-    if (r->hooks.ended) r->hooks.ended(r->hooks.ctx, j->choice);
+    if (r->hooks.ended) r->hooks.ended(r->hooks.ctx, j->choice, good);
     if (!j->save) rvi_job_tell_end(s, j, &ev);
 }
 

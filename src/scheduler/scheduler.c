@@ -50,7 +50,7 @@ static void abandon(rvi_order *r)
 {
     for (int i = 0; i < r->n_jobs; i++) {
         rvi_session_free(r->jobs[i].s);
-        if (r->hooks.ended && !r->jobs[i].ended) r->hooks.ended(r->hooks.ctx, i);
+        if (r->hooks.ended && !r->jobs[i].ended) r->hooks.ended(r->hooks.ctx, i, false);
     }
     rvi_order_free(r);
 }
@@ -61,7 +61,8 @@ void rvi_scheduler_free(rvi_scheduler *s)
     rvi_saving_stop(s);
     for (rvi_order *r = s->live, *next; r; r = next) {
         next = r->next;
-        for (int i = 0; i < r->n_jobs; i++) rvi_tenant_unwait(r->of, &r->jobs[i].waiting);
+        for (int i = 0; i < r->n_jobs; i++)
+            rvi_tenant_unwait(r->beside ? &s->beside : r->of, &r->jobs[i].waiting);
         rvi_tenants_leave(&s->tenants, r->of);
         abandon(r);
     }
@@ -104,6 +105,7 @@ static int count_tenant(const rvi_order *r, const char *tenant)
 
 static rv_status check_room(const rvi_scheduler *s, const rvi_order *r, rv_error *err)
 {
+    if (r->beside) return RV_OK;
     if (s->n_waiting >= s->o.max_waiting)
         return rvi_error(err, RV_E_BUSY, "%d requests wait, which is the limit: try again later",
                          s->n_waiting);

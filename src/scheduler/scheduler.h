@@ -45,6 +45,8 @@ void rvi_scheduler_free(rvi_scheduler *s); /* accepts NULL; ends everything with
  * all are saved. */
 bool rvi_scheduler_finish(rvi_scheduler *s);
 
+enum { RVI_BESIDE = 4 };
+
 struct rvi_order;
 /* What the maker of a request does for it, on the thread that steps; each may be NULL. */
 typedef struct rvi_order_hooks {
@@ -56,8 +58,9 @@ typedef struct rvi_order_hooks {
     rv_status (*begin)(void *ctx, int choice, rvi_session *s, rv_error *err);
     /* Its answer was started, and nothing computed yet. */
     rv_status (*started)(void *ctx, int choice, rvi_session *s, rv_error *err);
-    void (*ended)(void *ctx, int choice); /* its session, if there was one, is gone */
-    void (*release)(void *ctx);           /* the request is gone */
+    /* Its session, if there was one, is gone; good: it ended by itself. */
+    void (*ended)(void *ctx, int choice, bool good);
+    void (*release)(void *ctx); /* the request is gone */
     void *ctx;
 } rvi_order_hooks;
 
@@ -77,6 +80,9 @@ typedef struct rvi_order {
         *kept;  /* the session that it continues and is saved to; NULL: none. One choice */
     bool whole; /* no random numbers of that are continued */
     bool exact; /* pressure may not change its text */
+    /* Of a few rows, for something else than an answer: it is taken whatever waits, and has one of
+     * RVI_BESIDE places of its own. */
+    bool beside;
     double priority;
     const char *tenant, *salt;
     double deadline; /* by rvi_os_seconds; 0: none */

@@ -25,7 +25,7 @@ typedef struct rvi_choice {
     size_t stop; /* RV_FINISH_STOP: the index of the stop string */
     int n_generated;
     bool begun;            /* the writer has sent the beginning of its stream */
-    rvi_answer_items said; /* what the text says, where the writer recipient it */
+    rvi_answer_items said; /* what the text says, where the writer hears it */
     rvi_call *call;
     double queue_seconds, prompt_seconds, seconds;
     double first_token; /* when it came; 0: not yet */

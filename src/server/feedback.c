@@ -42,10 +42,11 @@ typedef struct job {
     rv_scope scope;
     bool again; /* the chat is to be answered again */
     double since;
-    rv_session *session; /* that stands for the answer which is judged; NULL: not yet */
-    bool unheard;        /* the service has to go through that first */
-    bool answers;        /* what waits for the service is the chat's new answer */
-    bool failed;         /* at the service, that is */
+    rv_session *session;  /* that stands for the answer which is judged; NULL: not yet */
+    bool unheard;         /* the service has to go through that first, */
+    uint64_t n_forgotten; /* times that something was forgotten before */
+    bool answers;         /* what waits for the service is the chat's new answer */
+    bool failed;          /* at the service, that is */
     /* the result */
     rv_status st;
     rv_error err;
@@ -91,32 +92,52 @@ static void judge(job *j)
     rv_learner *l = j->taught->learner;
     if (!j->said->n_ids)
         j->st = rvi_error(&j->err, RV_E_LEARNING, "that answer has no tokens to judge");
-    else if (!j->session)
+    else if (!j->session) {
         j->unheard = open_session(j);
+        j->n_forgotten = j->taught->n_forgotten;
+    } else if (j->n_forgotten != j->taught->n_forgotten)
+        j->st = rvi_error(&j->err, RV_E_NOT_FOUND, "the answer was forgotten meanwhile");
     else if (j->verdict == SCORE)
         j->st = rv_learner_score(l, j->session, j->score, &j->adaptation, &j->err);
     else
         j->st = rv_learner_thumb(l, j->session, j->score > 0, &j->adaptation, &j->err);
 }
 
-/* The session has to see the chat, whose last turn may need those before it. Was the answer what a
- * lesson says? Then that was wrong here. */
-static bool a_lesson_spoke(job *j)
+/* The session becomes one on which what was learned had its part, without computing that again. */
+static rv_status end_at_once(job *j)
 {
-    rv_chat chat = {.size = sizeof chat, .variables = j->said->chat};
+    rv_generate_options o = {.size = sizeof o, .max_tokens = RV_NO_TOKENS};
+    rv_answer *a = NULL;
+    size_t running = 1;
+    rv_status st = rv_session_start(j->session, j->said->ids, 1, &o, &j->err);
+    while (!st && running) st = rv_engine_advance(rv_session_engine(j->session), &running, &j->err);
+    if (!st) st = rv_session_finish(j->session, &a, &j->err);
+    rv_free(a);
+    return st;
+}
+
+/* On a session that has seen the chat: its last turn may need those before it. Where the answer was
+ * a lesson's, as far as it went, that was wrong there, which the session has to know. */
+static rv_status ask_learner(job *j)
+{
+    const rvi_said *said = j->said;
+    rv_chat chat = {.size = sizeof chat, .variables = said->chat};
     rv_learn_plan *plan = NULL;
-    if (!open_session(j)) return false;
-    j->st = rv_learner_begin(j->taught->learner, j->session, &chat, &plan, &j->err);
-    bool spoke = !j->st && plan->slot && !strcmp(plan->answer, j->said->text);
+    if (!open_session(j)) return j->st;
+    rv_status st = rv_learner_begin(j->taught->learner, j->session, &chat, &plan, &j->err);
+    size_t len = strlen(said->text);
+    bool spoke = !st && plan->slot && len && !strncmp(plan->answer, said->text, len);
+    if (!st && (spoke || plan->read) && plan->event <= said->learned && said->n_ids)
+        st = end_at_once(j);
     rv_free(plan);
-    return spoke && j->said->n_ids;
+    return st;
 }
 
 static void correct(job *j, const char *text)
 {
     rv_learner *l = j->taught->learner;
-    if (!j->session) j->unheard = a_lesson_spoke(j);
-    if (!j->st && !j->unheard)
+    j->st = ask_learner(j);
+    if (!j->st)
         j->st = rv_learner_teach(l, j->session, NULL, text, j->scope, &j->adaptation, &j->err);
 }
 
@@ -143,6 +164,7 @@ static rv_status export_file(rv_learner *l, const char *beside, int generation, 
 static void forget(job *j, const char *text)
 {
     j->st = rv_learner_forget(j->taught->learner, text, &j->adaptation, &j->err);
+    j->taught->n_forgotten++;
     if (!j->st && j->adaptation->applied)
         j->st = rvi_kept_forget(&j->s->server->kept.writes, j->taught->tenant, &j->err);
 }

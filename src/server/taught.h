@@ -28,6 +28,7 @@ typedef struct rvi_taught {
     /* the worker's until it is ready */
     rv_learner *learner;
     void *handle;
+    uint64_t n_forgotten; /* times that something was; the worker's */
 } rvi_taught;
 
 typedef struct rvi_teaching {

@@ -283,9 +283,10 @@ static void lessons_that_were_spoken_are_judged(void **state)
         go.ignore_eos = 0;
         assert_ok(rv_session_new(&s, t.m, &so, err));
         if (lesson) assert_ok(rv_learner_correct(j.l, NULL, dog, "chess", NULL, err));
+        uint64_t version = rv_learner_version(j.l);
         assert_ok(rv_session_chat(s, &j.chat, &go, &a, err));
         if (!lesson) assert_ok(rv_learner_correct(j.l, NULL, dog, "chess", NULL, err));
-        rv_given given = {.ids = a->ids, .n_ids = a->n_ids, .text = a->text};
+        rv_given given = {.ids = a->ids, .n_ids = a->n_ids, .text = a->text, .version = version};
         served again = ask_judged(&j, &given);
         assert_int_equal(again.n, (int)a->n_ids);
         assert_ok(rv_learner_thumb(j.l, j.s, 0, &got, err));
@@ -298,6 +299,49 @@ static void lessons_that_were_spoken_are_judged(void **state)
         rv_session_free(&s);
         close_judging(&j);
     }
+}
+
+/* An answer is gone through beside those that have all places, and is no request too many. */
+static void judging_waits_for_nobody(void **state)
+{
+    (void)state;
+    rv_answer *a;
+    digest alone = judge_alone(tea, &a);
+    rv_given given = {.ids = a->ids, .n_ids = a->n_ids, .text = a->text};
+    judging j;
+    open_judging(&j, tea);
+    rv_service_free(&j.svc);
+    rv_service_options so = {.size = sizeof so,
+                             .n_tokens = 1024,
+                             .n_context = 256,
+                             .no_thread = 1,
+                             .max_running = 1,
+                             .max_waiting = 1,
+                             .max_tenant = 2,
+                             .pressure = RV_PRESSURE_REJECT};
+    assert_ok(rv_service_new(&j.svc, t.m, &so, err));
+    rv_generate_options go = greedy(100);
+    rv_request r = {.size = sizeof r, .chat = &j.chat, .generate = &go};
+    served list[3] = {{0}};
+    size_t left;
+    assert_ok(rv_service_submit(j.svc, &r, &list[0].request, err));
+    assert_ok(rv_service_step(j.svc, &left, err));
+    assert_ok(rv_service_submit(j.svc, &r, &list[1].request, err));
+    r.learner = j.l;
+    assert_refused(RV_E_BUSY, rv_service_submit(j.svc, &r, &list[2].request, err));
+    r.judged = j.s;
+    r.given = &given;
+    assert_ok(rv_service_submit(j.svc, &r, &list[2].request, err));
+    for (int i = 0; !list[2].ended; i++) {
+        assert_true(i < 2 * N_NEW);
+        assert_ok(rv_service_step(j.svc, &left, err));
+        served_drain(j.svc, 0, list, 3);
+    }
+    assert_false(list[0].ended);
+    assert_string_equal(list[2].text, a->text);
+    assert_string_equal(learn(&j).hex, alone.hex);
+    rv_free(a);
+    close_judging(&j);
 }
 
 static void what_cannot_be_judged_is_refused(void **state)
@@ -326,6 +370,13 @@ static void what_cannot_be_judged_is_refused(void **state)
     given.text = NULL;
     assert_refused(RV_E_INVALID, rv_service_submit(j.svc, &good, &id, err));
     given = (rv_given){.ids = ids, .n_ids = 3, .text = "tea"};
+    rv_generate_options go = greedy(N_NEW);
+    assert_ok(rv_session_start(j.s, ids, 3, &go, err));
+    assert_refused(RV_E_STATE, rv_service_submit(j.svc, &good, &id, err));
+    rv_answer *a;
+    for (size_t n = 1; n;) assert_ok(rv_engine_advance(rv_session_engine(j.s), &n, err));
+    assert_ok(rv_session_finish(j.s, &a, err));
+    rv_free(a);
     assert_ok(rv_service_submit(j.svc, &good, &id, err)); /* but it never begins */
     rv_service_cancel(j.svc, id);
     served one = {.request = id};
@@ -342,6 +393,7 @@ int main(void)
                                        cmocka_unit_test(likely_lessons_are_read),
                                        cmocka_unit_test(answers_are_judged),
                                        cmocka_unit_test(lessons_that_were_spoken_are_judged),
+                                       cmocka_unit_test(judging_waits_for_nobody),
                                        cmocka_unit_test(what_cannot_be_judged_is_refused)};
     return cmocka_run_group_tests_name("learned", tests, open_tiny, close_tiny);
 }
