@@ -141,7 +141,7 @@ static void note_admission(rvi_scheduler *s, rvi_job *j)
     if (j->r->admitted) return;
     j->r->admitted = true;
     rvi_lock_take(s->lock);
-    s->n_waiting--;
+    s->n_waiting -= !j->r->beside;
     rvi_lock_give(s->lock);
 }
 

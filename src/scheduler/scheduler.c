@@ -99,7 +99,7 @@ static uint64_t hash_salt(const rvi_scheduler *s, const char *salt)
 static int count_tenant(const rvi_order *r, const char *tenant)
 {
     int n = 0;
-    for (; r; r = r->next) n += !strcmp(r->tenant, tenant);
+    for (; r; r = r->next) n += !r->beside && !strcmp(r->tenant, tenant);
     return n;
 }
 
@@ -133,7 +133,7 @@ rv_status rvi_scheduler_submit(rvi_scheduler *s, rvi_order *r, uint64_t *id, rv_
         if (s->o.no_cache) r->space = r->id; /* it shares with itself alone */
         *(s->inbox ? &s->inbox_last->next : &s->inbox) = r;
         s->inbox_last = r;
-        s->n_waiting++;
+        s->n_waiting += !r->beside;
         s->n_live++;
     }
     rvi_lock_give(s->lock);
@@ -204,7 +204,7 @@ static void remove_request(rvi_scheduler *s, rvi_order *r)
     rvi_order **at = &s->live;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    if (!r->admitted) s->n_waiting--;
+    if (!r->admitted) s->n_waiting -= !r->beside;
     s->n_live--;
     rvi_lock_give(s->lock);
     rv_service_event end = {.kind = RV_SERVICE_END, .request = r->id, .user = r->user, .id = -1};

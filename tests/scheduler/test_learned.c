@@ -326,12 +326,13 @@ static void judging_waits_for_nobody(void **state)
     size_t left;
     assert_ok(rv_service_submit(j.svc, &r, &list[0].request, err));
     assert_ok(rv_service_step(j.svc, &left, err));
+    rv_request again = r;
+    again.learner = j.l;
+    again.judged = j.s;
+    again.given = &given;
+    assert_ok(rv_service_submit(j.svc, &again, &list[2].request, err));
     assert_ok(rv_service_submit(j.svc, &r, &list[1].request, err));
-    r.learner = j.l;
-    assert_refused(RV_E_BUSY, rv_service_submit(j.svc, &r, &list[2].request, err));
-    r.judged = j.s;
-    r.given = &given;
-    assert_ok(rv_service_submit(j.svc, &r, &list[2].request, err));
+    assert_refused(RV_E_BUSY, rv_service_submit(j.svc, &r, &list[1].request, err));
     for (int i = 0; !list[2].ended; i++) {
         assert_true(i < 2 * N_NEW);
         assert_ok(rv_service_step(j.svc, &left, err));
