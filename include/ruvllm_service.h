@@ -151,8 +151,7 @@ typedef struct rv_request {
     rv_session *judged;
     /* With `judged`: what is generated are the tokens of this answer, of `generate` only sampling
      * counts. They are taken for the model's, unless a lesson that the learner had by then is read
-     * now, or spoken, and begins with this text. Such a request does not count among those that
-     * wait or run. Copied. */
+     * now, or spoken, and begins with this text. Such a request counts in no limit. Copied. */
     const rv_given *given;
 } rv_request;
 

@@ -269,7 +269,8 @@ static void work(rv_learner *l, double *wait)
         *wait = st ? AGAIN : -1;
         if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
             snprintf(l->l->trouble, sizeof l->l->trouble, "%s", st ? j->err.text : "");
-            if (st) rvi_learner_end_lease(l->l);         /* others may succeed */
+            /* others may succeed */
+            if (st) rvi_learner_end_lease(l->l);
             if (j->outdated) rvi_learner_drop_run(l->l); /* what was forgotten may be in it */
             rvi_api_leave_aside(&turn);
         }

@@ -51,7 +51,7 @@ struct rvi_scheduler {
     int n_waiting; /* requests of which no job was admitted yet */
     atomic_bool any_cancelled;
     rvi_tenants tenants;
-    rvi_tenant beside; /* the queue of orders that are */
+    rvi_tenant beside; /* of which only the queue is used: orders that are */
     rvi_job *running;
     int n_running, n_beside;       /* of those that run */
     rvi_job *saving, *saving_last; /* their answers have ended: oldest first */

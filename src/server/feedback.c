@@ -87,15 +87,20 @@ static bool open_session(job *j)
     return !j->st;
 }
 
+static void begin_judging(job *j)
+{
+    if (!j->said->n_ids)
+        j->st = rvi_error(&j->err, RV_E_LEARNING, "that answer has no tokens to judge");
+    else
+        j->unheard = open_session(j);
+    j->n_forgotten = j->taught->n_forgotten;
+}
+
+/* Behind the service, which has gone through the answer. */
 static void judge(job *j)
 {
     rv_learner *l = j->taught->learner;
-    if (!j->said->n_ids)
-        j->st = rvi_error(&j->err, RV_E_LEARNING, "that answer has no tokens to judge");
-    else if (!j->session) {
-        j->unheard = open_session(j);
-        j->n_forgotten = j->taught->n_forgotten;
-    } else if (j->n_forgotten != j->taught->n_forgotten)
+    if (j->n_forgotten != j->taught->n_forgotten)
         j->st = rvi_error(&j->err, RV_E_NOT_FOUND, "the answer was forgotten meanwhile");
     else if (j->verdict == SCORE)
         j->st = rv_learner_score(l, j->session, j->score, &j->adaptation, &j->err);
@@ -178,7 +183,7 @@ static void run(rvi_work *w)
     if (j->st) return;
     switch (j->verdict) {
     case SCORE:
-    case THUMB: judge(j); break;
+    case THUMB: j->session ? judge(j) : begin_judging(j); break;
     case CORRECTION: correct(j, text); break;
     case PREFERRED:
         j->st =

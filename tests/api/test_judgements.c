@@ -10,6 +10,7 @@
 
 #include "api/memory_store.h"
 #include "api/opened.h"
+#include "api/scored.h"
 #include "learn/tiny_model.h"
 
 enum { PROMPT = 6, ANSWER = 12 };
@@ -79,17 +80,6 @@ static void score(desk *d, double value)
     answer(d, &g);
     rv_free(g);
     assert_ok(rv_learner_score(d->l, d->s, value, NULL, err));
-}
-
-typedef struct digest {
-    char hex[RVI_SHA256_HEX]; /* of the adapter of scores; "": there is none */
-} digest;
-
-static digest scored(const rv_learner *l)
-{
-    digest d = {""};
-    if (l->l->instant.adapter) assert_ok(rvi_adapter_digest(l->l->instant.adapter, d.hex, err));
-    return d;
 }
 
 static uint64_t count_events(rv_learner *l)

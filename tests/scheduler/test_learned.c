@@ -2,6 +2,7 @@
  * spoken where it is asked for, and other requests get the answer of the model alone. */
 #include "scheduler/served.h"
 
+#include "api/scored.h"
 #include "learn/tiny_model.h"
 
 enum { N_NEW = 10 };
@@ -153,17 +154,6 @@ static void likely_lessons_are_read(void **state)
 }
 
 /* ---- judging what a service answered ---- */
-
-typedef struct digest {
-    char hex[RVI_SHA256_HEX]; /* of the adapter of scores; "": there is none */
-} digest;
-
-static digest scored(const rv_learner *l)
-{
-    digest d = {""};
-    if (l->l->instant.adapter) assert_ok(rvi_adapter_digest(l->l->instant.adapter, d.hex, err));
-    return d;
-}
 
 typedef struct judging {
     rv_learner *l;

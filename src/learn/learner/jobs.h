@@ -35,8 +35,9 @@ typedef struct rvi_job { /* .kind (and .deep, .loss) alone, before it is taken *
 } rvi_job;
 
 struct rvi_job_kind {
-    const char *doing;                                            /* a constant, for rvi_doing */
-    rv_status (*take)(rvi_job *j, rvi_learner *l, rv_error *err); /* NULL: it needs nothing */
+    const char *doing; /* a constant, for rvi_doing */
+    /* NULL: it needs nothing. */
+    rv_status (*take)(rvi_job *j, rvi_learner *l, rv_error *err);
     rv_status (*compute)(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                          rvi_study_progress_fn progress, void *ctx, rv_error *err);
     /* Is what it was taken for still as it was? Otherwise it need not go on. NULL: always. */
