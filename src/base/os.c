@@ -415,6 +415,22 @@ rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path, 
     return fail(err, path, "cannot write", errno);
 }
 
+rv_status rvi_os_seek(FILE *f, uint64_t at, const char *path, rv_error *err)
+{
+    return fseeko(f, (off_t)at, SEEK_SET) ? fail(err, path, "cannot write", errno) : RV_OK;
+}
+
+void rvi_os_cut(const char *path, uint64_t len)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return;
+    struct stat st;
+    if (!fstat(fd, &st) && (uint64_t)st.st_size > len && ftruncate(fd, (off_t)len)) {
+        /* it stays longer */
+    }
+    close(fd);
+}
+
 rv_status rvi_os_sync(FILE *f, const char *path, rv_error *err)
 {
     if (fflush(f) || fsync(fileno(f))) return fail(err, path, "cannot write", errno);

@@ -77,6 +77,8 @@ rv_status rvi_os_create_beside(const char *path, rvi_buf *name, FILE **out,
                                rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path,
                        rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_os_seek(FILE *f, uint64_t at, const char *path, rv_error *err) RVI_MUST_CHECK;
+void rvi_os_cut(const char *path, uint64_t len); /* what a file has behind it; best effort */
 rv_status rvi_os_sync(FILE *f, const char *path,
                       rv_error *err) RVI_MUST_CHECK; /* flush to disk; reports a full one */
 /* After this call, a file that was moved into the directory survives a power failure. */

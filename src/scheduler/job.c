@@ -175,8 +175,7 @@ static void restore(rvi_scheduler *s, const rvi_job *j)
     rvi_seq seq;
     if (rvi_seq_init(&seq, pool, len, NULL)) return;
     if (!rvi_seq_extend(&seq, len, NULL)) {
-        for (int i = 0; i < n; i++)
-            rvi_seq_write_page(&seq, i, k->pages + (size_t)i * rvi_pages_bytes(pool));
+        for (int i = 0; i < n; i++) rvi_seq_write_page(&seq, i, rvi_kept_page(k, (size_t)i));
         if (rvi_kept_is_whole(k)) rvi_prefix_insert(s->prefix, &space, j->r->ids, len, seq.pages);
     }
     rvi_seq_deinit(&seq);

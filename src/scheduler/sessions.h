@@ -1,10 +1,12 @@
-/* sessions.h - conversations that outlive the process: a file each, in one folder.
+/* sessions.h - conversations that outlive the process, in one folder.
  *
- * A file holds a session's tokens, the keys and values of its whole pages, the state of its random
- * numbers, and a checksum of all of it. It is written beside its place, synchronised and moved
- * there: under its name there is always a whole state, the new one or the one before. The table of
- * sessions is read from the files' headers at the beginning. What a file lacks (the last tokens,
- * pages that adapters computed which no digest tells) is computed again, with the same bits.
+ * A session has two files (kept_head.h): its head, with its tokens, the state of its random numbers
+ * and checksums of everything, and the keys and values of its whole pages. New pages are written
+ * where the file of pages has none that count. Only then a new head is written aside, synchronised
+ * and moved into place: under its name there is always a whole state, the new one or the one
+ * before. The table of sessions is read from the heads at the beginning. What the files lack (the
+ * last tokens, pages that adapters computed which no digest tells) is computed again, with the same
+ * bits.
  *
  * Any thread may call these functions; a session that a request has claimed is its own until it
  * is released. */
@@ -37,13 +39,15 @@ typedef struct rvi_kept_entry rvi_kept_entry;
 typedef struct rvi_kept_session {
     rvi_sessions *of;
     rvi_kept_entry *entry;
-    rvi_blob file;
-    const uint8_t *ids; /* n_ids times i32, little-endian, any alignment */
+    rvi_buf head;
+    const uint8_t *ids; /* in it, n_ids times i32, little-endian, any alignment */
     size_t n_ids;
-    const uint8_t *pages;               /* the first n_pages of them */
+    const uint8_t *places, *digests; /* of the pages: u32, little-endian, and SHA-256 */
+    rvi_blob file;                   /* of pages */
+    int n_pages, n_places, rope_set;
+    uint64_t page_bytes, number;        /* of that file */
     bool has_set;                       /* adapters computed them, */
     uint8_t set_digest[RVI_SHA256_LEN]; /* a set with this digest */
-    int n_pages, rope_set;
     rvi_sampler_state sampler;
 } rvi_kept_session;
 
@@ -53,7 +57,8 @@ rv_status rvi_sessions_claim(rvi_sessions *s, const char *tenant, const char *na
                              rvi_kept_session **out, rv_error *err) RVI_MUST_CHECK;
 void rvi_kept_release(rvi_kept_session *k); /* accepts NULL */
 int32_t rvi_kept_id(const rvi_kept_session *k, size_t i);
-/* False: somebody has cut off a part of the file, whose bytes read as zeros. */
+const uint8_t *rvi_kept_page(const rvi_kept_session *k, size_t i);
+/* False: somebody has cut off a part of the pages, which reads as zeros. */
 bool rvi_kept_is_whole(const rvi_kept_session *k);
 
 /* A tenant's saved sessions, as one block. */

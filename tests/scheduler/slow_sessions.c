@@ -247,14 +247,26 @@ static void kills(void **state)
 
 /* ---- bad luck ---- */
 
-/* Changes a byte of the first file of the folder at a place; returns its name. */
-static void damage(char path[400], long at)
+/* A file of the folder whose name ends like this; *n (may be NULL): how many there are. */
+static void find_file(const char *end, char path[400], int *n)
 {
     DIR *d = opendir(dir);
+    int count = 0;
     assert_non_null(d);
-    for (struct dirent *x; (x = readdir(d));)
-        if (strstr(x->d_name, ".session")) snprintf(path, 400, "%s/%s", dir, x->d_name);
+    for (struct dirent *x; (x = readdir(d));) {
+        size_t len = strlen(x->d_name);
+        if (len <= strlen(end) || strcmp(x->d_name + len - strlen(end), end)) continue;
+        snprintf(path, 400, "%s/%s", dir, x->d_name);
+        count++;
+    }
     closedir(d);
+    if (n) *n = count;
+}
+
+/* Changes a byte of such a file at a place; returns its name. */
+static void damage(const char *end, char path[400], long at)
+{
+    find_file(end, path, NULL);
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);
     assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
@@ -276,12 +288,14 @@ static void damaged_files(void **state)
     (void)state;
     char path[400];
     in_folder("damaged");
-    static const long places[] = {0, 9, 30, 60, 90, 150, 200, 400, -1, -40};
+    enum { T = 4 }; /* turns, of one whole page */
+    static const long places[] = {0, 9, 30, 60, 90, 150, 200, 300, -1, -40, 0, 77, -1};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         rv_service *svc = service_in(dir, NULL);
-        for (int k = 0; k < 3; k++) (void)answer(svc, k);
+        for (int t = 0; t < T; t++)
+            for (int k = 0; k < 3; k++) (void)answer(svc, k);
         rv_service_free(&svc);
-        damage(path, places[i]);
+        damage(i < 10 ? ".session" : ".pages", path, places[i]);
         svc = service_in(dir, NULL);
         int n_refused = 0;
         for (int k = 0; k < 3; k++) {
@@ -292,7 +306,7 @@ static void damaged_files(void **state)
             assert_true(!st || st == RV_E_STORAGE);
             if (st) continue;
             served_run(svc, &s, 1);
-            expect_turn(&s, k, 1);
+            expect_turn(&s, k, T);
         }
         assert_int_equal(n_refused, 1);
         assert_int_equal(access(path, F_OK), 0); /* it is left as it is */
@@ -333,13 +347,93 @@ static void cut_while_it_waits(void **state)
         rv_service_free(&svc);
         svc = service_in(dir, NULL);
         assert_ok(ask(svc, 0, &s.request, err));
-        damage(path, 0);
+        damage(".pages", path, 0);
         assert_int_equal(truncate(path, more ? 1000 : file_size(path) - 2000), 0);
         served_run(svc, &s, 1);
         expect_turn(&s, 0, T);
         rv_service_free(&svc);
         rvi_os_remove_tree(dir);
     }
+}
+
+/* What was damaged while a service goes on is refused as well. */
+static void damaged_beside(void **state)
+{
+    enum { T = 6 };
+    (void)state;
+    char path[400];
+    uint64_t id;
+    rv_error why = {0};
+    rv_service *svc = service_in(in_folder("beside"), NULL);
+    for (int t = 0; t < T; t++) {
+        served s = answer(svc, 0);
+        expect_turn(&s, 0, t);
+    }
+    damage(".pages", path, 40);
+    assert_int_equal(ask(svc, 0, &id, &why), RV_E_STORAGE);
+    assert_non_null(strstr(why.text, "damaged"));
+    damage(".pages", path, 40); /* as it was */
+    served s = answer(svc, 0);
+    expect_turn(&s, 0, T);
+    assert_true(s.last.saved);
+    rv_service_free(&svc);
+}
+
+/* What a file of pages had at a place, and whether all of it is there still. */
+static void read_pages(uint8_t *to, size_t most, size_t *len)
+{
+    char path[400];
+    int n;
+    find_file(".pages", path, &n);
+    assert_int_equal(n, 1);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    *len = fread(to, 1, most, f);
+    fclose(f);
+}
+
+/* A conversation that goes on has its new pages written behind those that are there; what a kill
+ * left of others goes when the folder is opened, and so does all of a session that is forgotten. */
+static void pages_are_added(void **state)
+{
+    (void)state;
+    static uint8_t before[1 << 20], now[1 << 20];
+    size_t n_before = 0, n_now = 0;
+    char path[400], other[420];
+    int n;
+    rv_service *svc = service_in(in_folder("added"), NULL);
+    for (int t = 0; t < TURNS; t++) {
+        served s = answer(svc, 0);
+        expect_turn(&s, 0, t);
+        find_file(".pages", path, &n);
+        if (!n) continue; /* no page is whole yet */
+        if (!n_before) memset(before, 0, sizeof before);
+        read_pages(now, sizeof now, &n_now);
+        assert_true(n_now < sizeof now);
+        /* what is written was not there; what was there is not touched */
+        assert_true(n_now >= n_before);
+        assert_memory_equal(now, before, n_before);
+        memcpy(before, now, n_now);
+        n_before = n_now;
+        /* of a turn that was killed: some bytes behind, and a file of another number */
+        FILE *f = fopen(path, "ab");
+        assert_non_null(f);
+        assert_true(fputs("of no page", f) >= 0);
+        fclose(f);
+        snprintf(other, sizeof other, "%.*s.7.pages", (int)(strchr(path + strlen(dir), '.') - path),
+                 path);
+        f = fopen(other, "wb");
+        assert_non_null(f);
+        fclose(f);
+        rv_service_free(&svc);
+        svc = service_in(dir, NULL);
+        assert_int_not_equal(access(other, F_OK), 0);
+    }
+    assert_true(n_before > 0);
+    assert_ok(rv_service_forget(svc, "bob", "session 0", err));
+    find_file(".pages", path, &n);
+    assert_int_equal(n, 0);
+    rv_service_free(&svc);
 }
 
 static int fill_up(void)
@@ -514,9 +608,10 @@ static int close_adapters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(find_out),      cmocka_unit_test(kills),
-        cmocka_unit_test(damaged_files), cmocka_unit_test(cut_while_it_waits),
-        cmocka_unit_test(full_disk),     cmocka_unit_test(clock_jumps),
+        cmocka_unit_test(find_out),       cmocka_unit_test(kills),
+        cmocka_unit_test(damaged_files),  cmocka_unit_test(cut_while_it_waits),
+        cmocka_unit_test(damaged_beside), cmocka_unit_test(pages_are_added),
+        cmocka_unit_test(full_disk),      cmocka_unit_test(clock_jumps),
         cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests_name("sessions", tests, open_with_adapters, close_adapters);

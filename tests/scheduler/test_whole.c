@@ -1,6 +1,9 @@
 /* Sessions of requests that say everything: the answers are those without a session, and what
  * agrees with the one on disk is not computed again. */
+#include <dirent.h>
+
 #include "scheduler/in_folder.h"
+#include "scheduler/kept_head.h"
 
 enum { ASKED = 60, NEW = 40, MOST = 2 * (ASKED + NEW) };
 
@@ -71,6 +74,53 @@ static void says_everything(void **state)
     (void)expect_same(ids, ASKED, 1, 0);
 }
 
+/* The pages of the only session: those that count, and those that its file has room for. */
+static void count_pages(size_t *n, size_t *n_places)
+{
+    uint8_t bytes[RVI_KEPT_HEADER];
+    rvi_kept_head h = {0};
+    uint64_t size = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *x; (x = readdir(d));) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", dir, x->d_name);
+        if (strstr(x->d_name, RVI_KEPT_PAGES))
+            assert_int_equal(rvi_os_stat(path, &size), RVI_OS_FILE);
+        if (!strstr(x->d_name, RVI_KEPT_HEAD)) continue;
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        rvi_cursor c = {.data = bytes, .len = fread(bytes, 1, sizeof bytes, f)};
+        fclose(f);
+        assert_true(rvi_kept_head_read(&c, &h));
+    }
+    closedir(d);
+    assert_true(h.page_bytes > 0 && size % h.page_bytes == 0);
+    *n = h.n_pages;
+    *n_places = size / h.page_bytes;
+}
+
+/* However often a conversation is changed, its file has no more room than it had to have when a
+ * change was saved: for the pages before and those after. */
+static void room_is_used_again(void **state)
+{
+    (void)state;
+    int32_t ids[MOST];
+    size_t n, n_places;
+    in_folder("changed");
+    for (int i = 0; i < MOST; i++) ids[i] = 3 + i * 11 % 250;
+    for (int round = 0; round < 8; round++) {
+        ids[40 + round] += 1; /* in the second page */
+        rv_service *svc = service_in(dir);
+        served s = answer(svc, ids, ASKED + NEW, (uint64_t)round, "talk");
+        assert_int_equal(s.last.n_reused, round ? 32 : 0);
+        rv_service_free(&svc);
+        count_pages(&n, &n_places);
+        assert_int_equal(n, 4); /* of the last token nothing is computed */
+        assert_true(n_places >= n && n_places <= 2 * n - 1);
+    }
+}
+
 static void is_listed(void **state)
 {
     (void)state;
@@ -100,6 +150,7 @@ static void is_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(says_everything),
+                                       cmocka_unit_test(room_is_used_again),
                                        cmocka_unit_test(is_listed)};
     return cmocka_run_group_tests_name("whole", tests, open_it, close_it);
 }
