@@ -115,8 +115,7 @@ static ALWAYS_INLINE const uint8_t *after_values(const span *s, int page)
     return next ? next : s->keys->v[page];
 }
 
-static ALWAYS_INLINE void score_floats(int nq, const span *s, const rvi_attn_queries *queries, int query,
-                                       rvi_attn_type type)
+static ALWAYS_INLINE void score_floats(int nq, const span *s, const rvi_attn_queries *queries, int query, int type)
 {
     size_t n = s->keys->n, padded = rvi_attn_padded(n), row = RVI_ATTN_PAGE * element_bytes(type);
     const float *q = queries->q + (size_t)query * padded;
@@ -294,7 +293,7 @@ static float weigh(const rvi_attn_keys *keys, float *s, int from, int end, float
 /* n keys of a page, from `slot` on, onto columns `at` and on. Values of 4 bits are in the same half of their bytes for
  * all keys where a head has whole blocks of 64. */
 static ALWAYS_INLINE void mix_slots(vec acc[QUERIES][VECS], int nq, int nv, const float *weight, const uint8_t *v,
-                                    const uint8_t *ahead, size_t padded, size_t at, int slot, int n, rvi_attn_type type)
+                                    const uint8_t *ahead, size_t padded, size_t at, int slot, int n, int type)
 {
     if (type != RVI_ATTN_Q4) {
         size_t row = padded * element_bytes(type), offset = (size_t)slot * row + at * element_bytes(type);

@@ -11,9 +11,9 @@
 enum { WIDTH = 32 };
 
 static const rvi_lora_target targets[] = {
-    {"model.layers.0.self_attn.q_proj", "blk.0.attn_q", WIDTH, WIDTH, 2, true},
-    {"model.layers.0.self_attn.k_proj", "blk.0.attn_k", WIDTH, WIDTH / 2, 1, false},
-    {"model.layers.0.mlp.up_proj", "blk.0.ffn_up", WIDTH, WIDTH, 0, false},
+    {"model.layers.0.self_attn.q_proj", "blk.0.attn_q", WIDTH, WIDTH, 2, true, 1},
+    {"model.layers.0.self_attn.k_proj", "blk.0.attn_k", WIDTH, WIDTH / 2, 1, false, 1},
+    {"model.layers.0.mlp.up_proj", "blk.0.ffn_up", WIDTH, WIDTH, 0, false, 1},
 };
 
 static rvi_buf dir; /* a folder for the files, removed at the end */
