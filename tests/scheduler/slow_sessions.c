@@ -369,6 +369,7 @@ static void damaged_beside(void **state)
         served s = answer(svc, 0);
         expect_turn(&s, 0, t);
     }
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* files tell times by clock ticks */
     damage(".pages", path, 40);
     assert_int_equal(ask(svc, 0, &id, &why), RV_E_STORAGE);
     assert_non_null(strstr(why.text, "damaged"));
