@@ -167,6 +167,11 @@ bool rvi_pages_is_finer(const rvi_pages *p, int32_t a, int32_t b)
     return mine != other && (mine & other) == other;
 }
 
+bool rvi_pages_can_grow(const rvi_pages *p, int32_t page)
+{
+    return !p->tiered || forms_of(p, page) & RVI_KV_HOT;
+}
+
 /* The first of the pages before `own` that a row in it would read warm and cannot; own: none. */
 static int first_too_cold(const rvi_pages *p, const int32_t *pages, int own)
 {
@@ -179,8 +184,7 @@ int rvi_pages_reusable(const rvi_pages *p, const int32_t *pages, int len)
 {
     if (!p->tiered) return len;
     int own = len / RVI_PAGE_TOKENS, able;
-    if (len % RVI_PAGE_TOKENS && !(forms_of(p, pages[own]) & RVI_KV_HOT))
-        len = own * RVI_PAGE_TOKENS;
+    if (len % RVI_PAGE_TOKENS && !rvi_pages_can_grow(p, pages[own])) len = own * RVI_PAGE_TOKENS;
     while ((able = first_too_cold(p, pages, own)) < own) {
         own = able;
         len = own * RVI_PAGE_TOKENS;

@@ -46,6 +46,8 @@ int rvi_pages_held(const rvi_pages *p); /* by sequences; whole pages, whatever t
 /* The greatest length up to len from which on a sequence with these pages can be extended: less
  * where forms were dropped that the next rows would read. What lies between is computed again. */
 int rvi_pages_reusable(const rvi_pages *p, const int32_t *pages, int len);
+/* Can a text go on within it? Its last positions are read in 16 bits. */
+bool rvi_pages_can_grow(const rvi_pages *p, int32_t page);
 /* Whether page a has the forms of page b, and more. */
 bool rvi_pages_is_finer(const rvi_pages *p, int32_t a, int32_t b);
 /* Pages that have a form (RVI_KV_HOT, ...); of a pool that is not tiered: 0. */

@@ -232,7 +232,8 @@ static bool is_better(const rvi_prefix *p, int32_t page, int32_t kept)
 }
 
 /* The node of this page of a text below x. NULL: there is no memory, or what is kept already goes
- * further than a last page that is not full. */
+ * further than a last page that is not full. Where a text could go on from that and not from the
+ * other, it is kept beside it. */
 static node *keep_page(rvi_prefix *p, node *x, const int32_t *tokens, int n, int32_t page)
 {
     int shared;
@@ -241,7 +242,11 @@ static node *keep_page(rvi_prefix *p, node *x, const int32_t *tokens, int n, int
         (n == RVI_PAGE_TOKENS ? is_better(p, page, near->page)
                               : rvi_pages_is_finer(p->pool, page, near->page)))
         replace_page(p, near, page);
-    if (near && shared == n) return near->n == n ? near : NULL;
+    if (near && shared == n && near->n == n) return near;
+    if (near && shared == n)
+        return rvi_pages_can_grow(p->pool, page) > rvi_pages_can_grow(p->pool, near->page)
+                   ? add_child(p, x, tokens, n, page)
+                   : NULL;
     if (!near || shared < near->n) return add_child(p, x, tokens, n, page);
     replace_page(p, near, page); /* the same page with more tokens */
     near->n = n;

@@ -204,6 +204,42 @@ static void choices_share_the_prompt(void **state)
     }
 }
 
+/* They do, too, where the prompt was answered before, so that a page is known which goes on behind
+ * it: in tiers that page has no 16 bits any more, which a prompt's last page needs. */
+static void choices_share_what_was_answered(void **state)
+{
+    enum { CHOICES = 8, LONG = 60 }; /* tokens that fill the page */
+    (void)state;
+    static const rv_kv_type types[] = {RV_KV_F16, RV_KV_WARM, RV_KV_TIERED};
+    static rv_service_metrics m;
+    rv_generate_options go = greedy(N_NEW);
+    go.ignore_eos = 1;
+    for (size_t t = 0; t < RVI_COUNT(types); t++) {
+        rv_service *svc = service_of(&(rv_service_options){.kv_type = types[t]});
+        served list[CHOICES] = {{0}};
+        go.max_tokens = LONG;
+        list[0] = submit(svc, 0, &go, NULL);
+        served_run(svc, list, 1);
+        served_metrics(svc, &m);
+        go.max_tokens = N_NEW;
+        uint64_t before = m.prompt_rows;
+        rv_request r = {
+            .size = sizeof r, .ids = prompts[0], .n_ids = N_PROMPT, .generate = &go, .n = CHOICES};
+        memset(list, 0, sizeof list);
+        assert_ok(rv_service_submit(svc, &r, &list[0].request, err));
+        for (int i = 0; i < CHOICES; i++) {
+            list[i].request = list[0].request;
+            list[i].choice = i;
+        }
+        served_run(svc, list, CHOICES);
+        for (int i = 1; i < CHOICES; i++)
+            assert_memory_equal(list[i].ids, list[0].ids, (size_t)list[0].n * sizeof(int32_t));
+        served_metrics(svc, &m);
+        assert_in_range(m.prompt_rows - before, 1, N_PROMPT % 32 + CHOICES - 1);
+        rv_service_free(&svc);
+    }
+}
+
 /* ---- rows that are read ---- */
 
 static void embeddings_and_scores(void **state)
@@ -730,6 +766,7 @@ int main(void)
                                        cmocka_unit_test(beginnings_are_shared),
                                        cmocka_unit_test(turns_are_shared),
                                        cmocka_unit_test(choices_share_the_prompt),
+                                       cmocka_unit_test(choices_share_what_was_answered),
                                        cmocka_unit_test(embeddings_and_scores),
                                        cmocka_unit_test(encoders_embed),
                                        cmocka_unit_test(cancel_and_timeout),
