@@ -17,9 +17,18 @@ static bool has_name(const char *text)
     return false;
 }
 
-static size_t bucket_of(const rvi_read_word *w)
+/* Of words, and of each with the one before it; returns how many. */
+static int find_buckets(const rvi_reading *r, uint32_t out[2 * RVI_READING_WORDS])
 {
-    return (size_t)(w->key >> 32) % RVI_FOLLOW_WORDS;
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        uint32_t key = (uint32_t)(r->words[i].key >> 32);
+        out[n++] = key % RVI_FOLLOW_WORDS;
+        if (i)
+            out[n++] =
+                ((uint32_t)(r->words[i - 1].key >> 32) * 2654435761u + key) % RVI_FOLLOW_WORDS;
+    }
+    return n;
 }
 
 /* The logarithm of the odds. */
@@ -27,11 +36,13 @@ static float odds_of(const rvi_reading *r, const char *text)
 {
     enum { MANY = 12 };
     const rvi_follow_weights *f = &rvi_follow;
+    uint32_t buckets[2 * RVI_READING_WORDS];
+    int n = find_buckets(r, buckets);
     int sum = r->n ? f->word[RVI_FOLLOW_WORDS + (uint32_t)r->words[0].key % RVI_FOLLOW_FIRST] : 0;
-    for (int i = 0; i < r->n; i++) {
+    for (int i = 0; i < n; i++) {
         bool new = true;
-        for (int k = 0; k < i; k++) new &= bucket_of(&r->words[k]) != bucket_of(&r->words[i]);
-        if (new) sum += f->word[bucket_of(&r->words[i])];
+        for (int k = 0; k < i; k++) new &= buckets[k] != buckets[i];
+        if (new) sum += f->word[buckets[i]];
     }
     return f->scale * (float)sum + f->length * (float)RVI_MIN(r->n, (int)MANY) / MANY +
            f->name * has_name(text) + f->bias;

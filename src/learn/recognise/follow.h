@@ -9,13 +9,14 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-enum { RVI_FOLLOW_WORDS = 2048, RVI_FOLLOW_FIRST = 256 };
+enum { RVI_FOLLOW_WORDS = 16384, RVI_FOLLOW_FIRST = 256 };
 
 typedef struct rvi_follow_weights {
     float scale;              /* of the words' weights */
     float length, name, bias; /* of 12 words, of a name or a number, of any text */
     float sure;               /* the probability from which on a request is one */
-    int8_t word[RVI_FOLLOW_WORDS + RVI_FOLLOW_FIRST]; /* by hash; then of a text's first word */
+    /* Of words and pairs of neighbours, by hash; then of a text's first word. */
+    int8_t word[RVI_FOLLOW_WORDS + RVI_FOLLOW_FIRST];
 } rvi_follow_weights;
 
 extern const rvi_follow_weights rvi_follow;

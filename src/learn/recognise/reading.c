@@ -467,6 +467,15 @@ static bool is_name(const char *text, const segments *all, size_t i)
     return rvi_char_to_lower(c, to) != 1 || to[0] != c;
 }
 
+static rv_status key_in(const char *text, const segment *s, uint64_t *out, rv_error *err)
+{
+    rvi_buf folded = {0};
+    rv_status st = fold(text + s->at, s->len, &folded, err);
+    *out = !st ? key_of(folded.data, folded.len) : 0;
+    rvi_buf_deinit(&folded);
+    return st;
+}
+
 /* Takes out all segments but the words that may explain a request (rvi_reading_lend). */
 static rv_status choose_lent(segments *all, const char *text, const rvi_reading *question,
                              const rvi_reading *request, rv_error *err)
@@ -474,11 +483,9 @@ static rv_status choose_lent(segments *all, const char *text, const rvi_reading 
     bool lent[SEGMENTS] = {false}, name[SEGMENTS] = {false}, any_name = false;
     for (size_t i = 0; i < all->n; i++) {
         const segment *s = &all->s[i];
-        rvi_buf folded = {0};
+        uint64_t key;
         if (s->script == PUNCTUATION) continue;
-        rv_status st = fold(text + s->at, s->len, &folded, err);
-        uint64_t key = !st ? key_of(folded.data, folded.len) : 0;
-        rvi_buf_deinit(&folded);
+        rv_status st = key_in(text, s, &key, err);
         if (st) return st;
         lent[i] = rarity_of(key) >= RVI_LENT_RARITY &&
                   (!question || rvi_reading_has(question, key)) && !rvi_reading_has(request, key);
@@ -505,6 +512,28 @@ rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *q
         (void)rvi_buf_append(out, earlier + s->at, s->len);
         end = s->at + s->len;
     }
+    rvi_free(all);
+    return !st && out->failed ? rvi_nomem(err, "reading") : st;
+}
+
+rv_status rvi_reading_without(const char *text, size_t len, const rvi_reading *these, rvi_buf *out,
+                              rv_error *err)
+{
+    segments *all = rvi_alloc_array(1, sizeof *all);
+    if (!all) return rvi_nomem(err, "reading");
+    find_segments(all, text, len);
+    rv_status st = RV_OK;
+    size_t from = 0;
+    for (size_t i = 0; !st && i < all->n; i++) {
+        const segment *s = &all->s[i];
+        uint64_t key;
+        if (s->script == PUNCTUATION) continue;
+        st = key_in(text, s, &key, err);
+        if (st || !rvi_reading_has(these, key)) continue;
+        (void)rvi_buf_append(out, text + from, s->at - from);
+        from = s->at + s->len;
+    }
+    (void)rvi_buf_append(out, text + from, len - from);
     rvi_free(all);
     return !st && out->failed ? rvi_nomem(err, "reading") : st;
 }

@@ -74,6 +74,10 @@ bool rvi_reading_has(const rvi_reading *r, uint64_t key); /* a word */
 rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *question,
                            const rvi_reading *request, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
+/* Appends the text as far as it is not made of words that the other reading has. */
+rv_status rvi_reading_without(const char *text, size_t len, const rvi_reading *these, rvi_buf *out,
+                              rv_error *err) RVI_MUST_CHECK;
+
 /* Appends it as flat bytes of this machine's order. */
 bool rvi_reading_save(const rvi_reading *r, rvi_buf *out);
 /* And back. data may be anything: RV_E_STORAGE where it is no reading. */

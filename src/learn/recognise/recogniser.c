@@ -576,9 +576,43 @@ typedef struct part {
     rvi_text own;
 } part;
 
+/* Does the request only name what the lesson is about? */
+static rv_status only_names(const lesson *x, const part *p, bool *out, rv_error *err)
+{
+    rvi_buf left = {0};
+    rvi_reading *words = NULL;
+    rv_status st = rvi_reading_without(p->text, p->len, x->about, &left, err);
+    if (!st) st = rvi_reading_new(&words, NULL, left.data, left.len, true, err);
+    *out = !st && !words->n;
+    rvi_reading_free(words);
+    rvi_buf_deinit(&left);
+    return st;
+}
+
+/* Of a lesson whose question needed the turn before it, the whole is not enough. Where the request
+ * stands behind words of a turn, too, the questions by themselves must be alike: "Lunch. And
+ * dinner?" and "Lunch. And breakfast?" share all else. Any other must not ask for what was spoken
+ * of, as the turn before did ("Tell me about lunch."). */
+static rv_status judge_about(const rvi_recogniser *r, const lesson *x, const part *p, float *out,
+                             rv_error *err)
+{
+    const rvi_text about = {x->question, (size_t)(x->own - x->question)}, text = {p->text, p->len};
+    float alike = *out;
+    bool names = false;
+    if (p->own.len && p->own.len < p->len) {
+        rv_status st =
+            rvi_rest_compare(r->embedder, rvi_text_of(x->own), x->answered, p->own, &alike, err);
+        *out = fminf(*out, alike);
+        return st;
+    }
+    rv_status st = only_names(x, p, &names, err);
+    if (!st && !names) st = rvi_rest_compare(r->embedder, about, x->answered, text, &alike, err);
+    if (names || alike >= sure_of(r)) *out = 0;
+    return st;
+}
+
 /* Long texts that share sentences are judged by the rest alone, for by all they say they are alike,
- * whatever they ask. Of two requests behind what they are about, these are judged once more:
- * "Lunch. And dinner?" and "Lunch. And breakfast?" share all else. */
+ * whatever they ask. */
 static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const part *p,
                              const rvi_reading *asked, rv_error *err)
 {
@@ -591,10 +625,8 @@ static rv_status judge_rests(rvi_recogniser *r, candidate *list, size_t n, const
         if (x->asked->is_long || asked->is_long) {
             st = rvi_rest_judge(r->embedder, x->question, x->answered, p->request, p->n_request,
                                 &rest, err);
-        } else if (x->about && p->own.len && rest >= sure_of(r)) {
-            st =
-                rvi_rest_compare(r->embedder, rvi_text_of(x->own), x->answered, p->own, &rest, err);
-            rest = fminf(c->probability, rest);
+        } else if (x->about && rest >= sure_of(r)) {
+            st = judge_about(r, x, p, &rest, err);
         }
         c->probability = rest;
     }
