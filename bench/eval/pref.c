@@ -91,11 +91,13 @@ static rv_status pairs_of_corrections(pref_eval *v, const eval_style *s, size_t 
     for (size_t i = 0; !st && i < s->n_teach; i++) {
         rvi_buf better = {0};
         style_correct(s->style, own[i]->text, s->teach[i].name, &better);
+        /* none where it cannot be corrected or follows the rule as it is */
+        bool pair = better.data && strcmp(better.data, own[i]->text) != 0;
         if (better.failed)
             st = rvi_nomem(err, "correction");
-        else if (better.data)
+        else if (pair)
             st = prefer(v, s->teach[i].prompt, better.data, own[i]->text, &c, err);
-        *n_pairs += better.data != NULL;
+        *n_pairs += pair;
         rvi_buf_deinit(&better);
     }
     eval_free_answers(own, s->n_teach);
