@@ -340,7 +340,8 @@ RV_API rv_status rv_models_add(rv_models *ms, const char *name, const char *path
 RV_API rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_service **out,
                                 rv_error *err);
 RV_API void rv_models_give_back(rv_models *ms, rv_service **s);
-/* Unloads it, as soon as nobody holds it. RV_E_NOT_FOUND: no such name. */
+/* Unloads it, as soon as nobody holds it, unless it is asked for again before. RV_E_NOT_FOUND: no
+ * such name. */
 RV_API rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err);
 
 /* Figures of a model that is loaded; does not count as use of it. RV_E_BUSY: it is not. */

@@ -489,6 +489,16 @@ rv_status rv_models_add(rv_models *ms, const char *name, const char *path,
     return st;
 }
 
+/* One that was told to go stays when it is asked for again and nobody waits for its room. */
+static void keep(const rv_models *ms, listed *x)
+{
+    const listed *other = ms->all;
+    while (other && (other == x || !other->ticket)) other = other->next;
+    if (x->place != LEAVING || other) return;
+    x->place = LOADED;
+    x->ticket = 0;
+}
+
 static void ask(rv_models *ms, listed *x)
 {
     if (!x->ticket) x->ticket = ++ms->n_tickets;
@@ -511,6 +521,7 @@ static rv_status await(rv_models *ms, listed *x, double wait, rv_error *err)
         rvi_wakeup_wait(me.wakeup, wait);
         wait = end - rvi_os_seconds();
         rvi_lock_take(ms->lock);
+        keep(ms, x);
         /* it was loaded, and told to go before this thread looked */
         if (x->place != LOADED && x->n_tries != n_tries && !x->failed) {
             n_tries = x->n_tries;
@@ -540,6 +551,7 @@ rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_servic
     rvi_lock_take(ms->lock);
     listed *x = find(ms, name);
     rv_status st = x ? RV_OK : unknown(name, err);
+    if (!st) keep(ms, x);
     if (!st && x->place != LOADED) {
         ask(ms, x);
         st = await(ms, x, wait, err);
@@ -558,15 +570,16 @@ rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_servic
 void rv_models_give_back(rv_models *ms, rv_service **s)
 {
     if (!ms || !s || !*s) return;
+    bool idle = false;
     rvi_lock_take(ms->lock);
     for (listed *x = ms->all; x; x = x->next)
         if ((x->place == LOADED || x->place == LEAVING) && x->svc == *s && x->n_held > 0) {
-            x->n_held--;
+            idle = !--x->n_held;
             x->used = rvi_os_seconds();
         }
     rvi_lock_give(ms->lock);
     *s = NULL;
-    rvi_wakeup_post(ms->work);
+    if (idle) rvi_wakeup_post(ms->work);
 }
 
 rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metrics *out,

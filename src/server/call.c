@@ -164,7 +164,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
         rvi_dialect_refuse(w->dialect, c, &p);
         return NULL;
     }
-    (void)rvi_serving_enter(s); /* it is held while a request is handled */
+    rvi_serving_stay(s); /* it is held while a request is handled */
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
     k->model = s->name;
     k->beginning = -1;

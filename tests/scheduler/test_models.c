@@ -147,7 +147,13 @@ static void whoever_holds_one_keeps_it(void **state)
     rv_models_give_back(ms, &second);
     assert_ok(rv_models_hold(ms, names[0], 600, &first, err)); /* it was asked for */
     assert_int_equal(look(ms, 0).n_loads, 2);
+    assert_ok(rv_models_unload(ms, names[0], err));
+    assert_int_equal(look(ms, 0).state, RV_MODEL_LEAVING);
+    assert_ok(rv_models_hold(ms, names[0], 0, &second, err)); /* nobody needs its room: it stays */
+    assert_int_equal(look(ms, 0).state, RV_MODEL_LOADED);
+    rv_models_give_back(ms, &second);
     rv_models_give_back(ms, &first);
+    assert_int_equal(look(ms, 0).n_loads, 2);
     rv_models_free(&ms);
 }
 
