@@ -437,6 +437,8 @@ RV_API rv_status rv_registry_put(rv_registry *r, const char *name, const char *p
  * there, unless it is known already. Nothing is read before it is used. *n: how many are new. */
 RV_API rv_status rv_registry_add_folder(rv_registry *r, const char *folder, size_t *n,
                                         rv_error *err);
+/* RV_E_STATE: the name is not, or no longer, at the generation that is to go; RV_E_NOT_FOUND: any
+ * was, and there is none. */
 RV_API rv_status rv_registry_remove(rv_registry *r, const char *name, uint64_t expected,
                                     rv_error *err);
 
