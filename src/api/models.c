@@ -621,7 +621,7 @@ rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metr
     if (!ms || !name) return rvi_error(err, RV_E_INVALID, "rv_models_get_metrics: NULL argument");
     rvi_lock_take(ms->lock);
     listed *x = find(ms, name);
-    bool is_there = x && x->place == LOADED;
+    bool is_there = x && (x->place == LOADED || x->place == LEAVING);
     if (is_there) x->n_held++;
     rvi_lock_give(ms->lock);
     if (!x) return unknown(name, err);

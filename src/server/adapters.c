@@ -110,6 +110,16 @@ void rvi_adapters_each(rvi_serving *s, void (*fn)(void *ctx, const rv_registered
     rv_free(all);
 }
 
+void rvi_adapters_count(rvi_serving *s, rv_registry_metrics *out)
+{
+    rv_error err;
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    rvi_lock_take(s->server->lock);
+    if (s->registry) (void)rv_registry_get_metrics(s->registry, out, &err);
+    rvi_lock_give(s->server->lock);
+}
+
 typedef struct listing {
     const rvi_serving *s;
     rvi_buf *out;

@@ -19,6 +19,8 @@ rv_status rvi_adapters_load(const rvi_serving *s, const char *name, rv_adapter_s
 
 /* Calls fn with every adapter of a model, loaded or not. */
 void rvi_adapters_each(rvi_serving *s, void (*fn)(void *ctx, const rv_registered *one), void *ctx);
+/* Figures of them; of a model that is not loaded zeros. */
+void rvi_adapters_count(rvi_serving *s, rv_registry_metrics *out);
 /* ,{...} for each of them, as /v1/models has them. */
 void rvi_adapters_put_models(rvi_serving *s, rvi_buf *out);
 
