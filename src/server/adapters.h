@@ -17,6 +17,10 @@ const char *rvi_adapters_find(const rvi_serving *s, const char *model, bool *rea
 rv_status rvi_adapters_load(const rvi_serving *s, const char *name, rv_adapter_set **out,
                             rv_error *err) RVI_MUST_CHECK;
 
+/* Why it could not be loaded. One that is damaged, or was made for another model, is the request's
+ * own fault: it named it. */
+bool rvi_adapters_problem(rvi_problem *p, const char *name, rv_status st, const rv_error *err);
+
 /* Calls fn with every adapter of a model, loaded or not. */
 void rvi_adapters_each(rvi_serving *s, void (*fn)(void *ctx, const rv_registered *one), void *ctx);
 /* Figures of them; of a model that is not loaded zeros. */

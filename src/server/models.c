@@ -199,6 +199,7 @@ static void release(rvi_parked *p, const loading *l)
             problem.type = "server_error";
             problem.code = "model_not_loaded";
         }
+        rvi_problem_hide_paths(problem.message);
         rvi_dialect_refuse(p->dialect, c, &problem);
     }
     rvi_free(p);
@@ -211,6 +212,9 @@ static void loaded(rvi_work *w)
     s->comes = false;
     if (!l->service && !l->st)
         l->st = rvi_error(&l->err, RV_E_CANCELLED, "the server is shutting down");
+    else if (l->st && l->st != RV_E_BUSY && !l->told) /* clients are told less */
+        fprintf(stderr, "ruvllm: warning: the model %s cannot be loaded: %s\n", s->name,
+                l->err.text);
     if (l->service) take_over(l);
     if (l->service) rvi_serving_stay(s);
     if (l->service && !s->index) s->server->ready = true;

@@ -206,8 +206,9 @@ def gone(s, other, want):
     """A model whose file has gone; the other does not mind."""
     os.remove(other)
     r = s.post("/v1/chat/completions", {"model": "b", "messages": ASK})
-    verdict("a file that has gone is told", r[0] == 500 and "other.gguf" in
-            r[2]["error"]["message"], r)
+    verdict("a file that has gone is told, and not where it was", r[0] == 500 and
+            r[2]["error"]["code"] == "model_not_loaded" and "other.gguf: cannot open" in
+            r[2]["error"]["message"] and "/" not in r[2]["error"]["message"], r)
     verdict("and the others go on", text(s, "a").strip() == want[0])
 
 
@@ -267,6 +268,7 @@ with tempfile.TemporaryDirectory() as folder:
         text(server, "a")
         gone(server, second, texts)
         asked_to_go(server, texts)
+    verdict("the log has its path", second + ": cannot open" in server.rest, server.rest)
     with Server("--unload-after", "1", model="a=" + MODEL) as server:
         idle(server, texts)
     code, said = usage("a=" + MODEL, "a=" + VECTORS)
