@@ -30,19 +30,21 @@ bool rvi_problem_set(rvi_problem *p, int status, const char *code, const char *p
     return false;
 }
 
-/* A word that is a path becomes its last part; "key/value" is none. */
+/* A word that is a path becomes its last part, and so does what follows it, for folders may have
+ * spaces in their names; "key/value" is none. */
 void rvi_problem_hide_paths(char *text)
 {
+    bool within = false; /* a path, whose end was not seen */
     char *to = text;
     for (const char *at = text; *at;) {
-        size_t quotes = strspn(at, " \n'\"(");
-        memmove(to, at, quotes);
-        to += quotes;
-        at += quotes;
-        size_t n = strcspn(at, " \n"), last = n;
+        size_t before = strspn(at, " \n'\"("), n = strcspn(at + before, " \n"), last = n;
+        memmove(to, at, before);
+        to += before;
+        at += before;
         while (last && at[last - 1] != '/') last--;
-        bool is_path = last && (strchr("/.~", *at) || memchr(at + last, '.', n - last) ||
+        bool is_path = last && (within || strchr("/.~", *at) || memchr(at + last, '.', n - last) ||
                                 memchr(at + last, ':', n - last));
+        within = (within || is_path) && n && !strchr(":'\")", at[n - 1]);
         size_t from = is_path ? last : 0;
         memmove(to, at + from, n - from);
         to += n - from;
@@ -73,9 +75,9 @@ bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err)
     case RV_E_INVALID:
     case RV_E_CONFIG:
     case RV_E_TOKENIZATION:
-    case RV_E_UNSUPPORTED:
+    case RV_E_UNSUPPORTED: return rvi_problem_set(p, 400, NULL, NULL, "%s", text);
     case RV_E_LEARNING:
-    case RV_E_GENERATION: return rvi_problem_set(p, 400, NULL, NULL, "%s", text);
+    case RV_E_GENERATION: return set_hidden(p, 400, NULL, text);
     default: return set_hidden(p, 500, NULL, text);
     }
 }
