@@ -340,7 +340,8 @@ RV_API rv_status rv_models_add(rv_models *ms, const char *name, const char *path
 RV_API rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_service **out,
                                 rv_error *err);
 RV_API void rv_models_give_back(rv_models *ms, rv_service **s);
-/* Unloads it, as soon as nobody holds it. RV_E_NOT_FOUND: no such name. */
+/* Unloads it, as soon as nobody holds it, unless it is asked for again before. RV_E_NOT_FOUND: no
+ * such name. */
 RV_API rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err);
 
 /* Figures of a model that is loaded; does not count as use of it. RV_E_BUSY: it is not. */
@@ -436,6 +437,8 @@ RV_API rv_status rv_registry_put(rv_registry *r, const char *name, const char *p
  * there, unless it is known already. Nothing is read before it is used. *n: how many are new. */
 RV_API rv_status rv_registry_add_folder(rv_registry *r, const char *folder, size_t *n,
                                         rv_error *err);
+/* RV_E_STATE: the name is not, or no longer, at the generation that is to go; RV_E_NOT_FOUND: any
+ * was, and there is none. */
 RV_API rv_status rv_registry_remove(rv_registry *r, const char *name, uint64_t expected,
                                     rv_error *err);
 

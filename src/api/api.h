@@ -330,6 +330,10 @@ bool rvi_api_read_lesson(const rv_learner *l, const rv_chat *chat, const rvi_jso
 /* Does a turn of the chat tell what the lesson would? */
 bool rvi_api_has_turn(const rvi_json *chat, const rvi_lesson *x, rvi_arena *arena);
 
+/* Where the model's bytes come from: a path, memory, or a callback. NULL, although nothing failed:
+ * a directory of which only the vocabulary is wanted. */
+rv_status rvi_api_open_source(rvi_source **out, const char *path, const rv_open_options *o,
+                              rv_error *err) RVI_MUST_CHECK;
 /* The architecture's name in the file. */
 void rvi_api_arch_name(const rvi_source *s, char *out, size_t size);
 /* After everything else of a model is there. */

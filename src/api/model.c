@@ -259,9 +259,8 @@ static rv_status open_gguf_vocabulary(rvi_source **out, const char *path, rvi_bl
     return st;
 }
 
-/* Where the model's bytes come from: a path, memory, or a callback. */
-static rv_status open_source(rvi_source **out, const char *path, const rv_open_options *o,
-                             rv_error *err)
+rv_status rvi_api_open_source(rvi_source **out, const char *path, const rv_open_options *o,
+                              rv_error *err)
 {
     bool dir = rvi_os_stat(path, NULL) == RVI_OS_DIR;
     *out = NULL;
@@ -302,7 +301,7 @@ rv_status rv_model_open(rv_model **out, rv_runtime *rt, const char *path,
     const char *name = path ? path : "model";
     bool dir = !elsewhere && rvi_os_stat(path, NULL) == RVI_OS_DIR;
     st = model_new(&m, rt, name, err);
-    if (!st) st = open_source(&source, name, &o, err);
+    if (!st) st = rvi_api_open_source(&source, name, &o, err);
     if (!st) st = finish_open(m, source, dir ? path : NULL, &o, err);
     if (!st && !o.data && !o.read) {
         m->mapped_bytes = m->info.file_bytes;

@@ -22,7 +22,6 @@ typedef struct listed {
     rv_model *m;
     rv_service *svc;
     uint64_t bytes;         /* as far as they are known */
-    uint64_t weights;       /* of these; 0: not known */
     int n_held, n_awaiting; /* awaiting: threads that will hold it once it is loaded */
     double used;            /* when it was last held or given back */
     double promised;        /* until then it stays, for whoever asked for it to come; 0: not */
@@ -137,6 +136,14 @@ static rv_status too_large(const listed *x, uint64_t need, uint64_t most, rv_err
                      (unsigned long long)need, (unsigned long long)most);
 }
 
+static rv_status no_room(const listed *x, uint64_t need, uint64_t left, rv_error *err)
+{
+    return rvi_error(err, RV_E_NOMEM,
+                     "%s takes %.1f MB, and the budget has %.1f left; with a smaller context it "
+                     "takes less",
+                     x->name, (double)need / 1e6, (double)left / 1e6);
+}
+
 /* Others give up soon what they merely keep: waits for that. The lock is held. */
 static void ask_others(rv_models *ms, const listed *x, const wanted *need)
 {
@@ -162,11 +169,7 @@ static rv_status make_room(rv_models *ms, listed *x, const wanted *need, rv_erro
             continue;
         }
         if (is_alone(ms, x))
-            return rvi_error(err, RV_E_NOMEM,
-                             "%s takes %.1f MB, and the budget has %.1f left; with a smaller "
-                             "context it takes less",
-                             x->name, (double)need->shared / 1e6,
-                             (double)rvi_quota_room(&ms->rt->quota, need->class) / 1e6);
+            return no_room(x, need->shared, rvi_quota_room(&ms->rt->quota, need->class), err);
         if (!oldest(ms, LEAVING, true) && (victim = oldest(ms, LOADED, true)))
             victim->place = LEAVING;
         wait_for_work(ms, PROMISE);
@@ -175,80 +178,106 @@ static rv_status make_room(rv_models *ms, listed *x, const wanted *need, rv_erro
     return RV_OK;
 }
 
-static int add_size(void *ctx, const char *name)
-{
-    void **c = ctx;
-    const char *dir = c[0];
-    size_t n = strlen(name);
-    static const char ending[] = ".safetensors";
-    if (n < sizeof ending || strcmp(name + n - (sizeof ending - 1), ending)) return 0;
-    uint64_t size = 0;
-    rvi_buf path = {0};
-    if (rvi_buf_printf(&path, "%s/%s", dir, name) && rvi_os_stat(path.data, &size) == RVI_OS_FILE)
-        *(uint64_t *)c[1] += size;
-    rvi_buf_deinit(&path);
-    return 0;
-}
+/* What the header of a model says of the room that it takes. */
+typedef struct outline {
+    uint64_t weights;     /* as they are arranged, or the file's where they are not */
+    uint64_t packed;      /* of these; 0: none */
+    uint64_t token_bytes; /* keys and values of a token (tiers: hot) */
+    int n_context;        /* that it was trained with */
+    bool is_encoder;
+} outline;
 
-/* What the weights will take, before anything is read: the size of their files. */
-static uint64_t guess_bytes(const listed *x)
+static uint64_t token_bytes(const rv_models *ms, const listed *x, const rvi_sizes *z)
 {
-    uint64_t size = 0;
-    if (x->open.data || x->open.read) return x->open.len;
-    rvi_os_kind kind = rvi_os_stat(x->path, &size);
-    if (kind == RVI_OS_FILE) return size;
-    size = 0;
-    void *ctx[] = {x->path, &size};
-    if (kind == RVI_OS_DIR && rvi_os_list(x->path, add_size, ctx, NULL)) size = 0;
-    return size;
-}
-
-/* Keys and values of a token (tiers: hot). */
-static uint64_t token_bytes(const listed *x)
-{
-    const rvi_hparams *hp = &x->m->model->hp;
-    rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type, NULL);
-    uint64_t bytes = 2 * (uint64_t)hp->n_layers * (uint64_t)hp->n_kv_heads *
-                     (uint64_t)hp->head_size * (type == RV_KV_F32 ? 4 : 2);
+    rv_kv_type type = rvi_api_kv_type(ms->rt, x->service.kv_type, NULL);
+    uint64_t bytes = 2 * (uint64_t)z->n_layers * (uint64_t)z->n_kv_heads * (uint64_t)z->head_size *
+                     (type == RV_KV_F32 ? 4 : 2);
     return type == RV_KV_Q8 ? bytes * 17 / 32 : bytes;
 }
 
+/* Finds a file that is no model, or not whole, before others are unloaded for it. */
+static rv_status read_outline(const rv_models *ms, const listed *x, outline *out, rv_error *err)
+{
+    rvi_source *source;
+    rvi_sizes *z;
+    rv_open_options open = x->open;
+    open.vocabulary_only = 0; /* is refused later, in words */
+    rv_status st = rvi_api_open_source(&source, x->path, &open, err);
+    if (st) return st;
+    st = rvi_sizes_new(&z, ms->rt->be, source, open.quantize != 0, err);
+    if (!st) {
+        uint64_t packed = 0;
+        for (int i = 0; i < z->n_layers; i++) packed += z->layers[i];
+        if (packed) packed += z->ends;
+        *out = (outline){.weights = packed ? packed : rvi_source_bytes(source),
+                         .packed = packed,
+                         .token_bytes = token_bytes(ms, x, z),
+                         .n_context = z->n_context,
+                         .is_encoder = source->arch->is_encoder};
+        rvi_free(z);
+    }
+    rvi_source_close(source);
+    return st;
+}
+
+/* Room for keys and values; *request: what one request of any length has of that. */
+static uint64_t kv_bytes(const outline *l, const rv_service_options *o, uint64_t *request)
+{
+    uint64_t n = (uint64_t)rvi_service_tokens(l->n_context, l->is_encoder, o);
+    uint64_t most = (uint64_t)(o->n_context ? o->n_context : l->n_context);
+    *request = RVI_MIN(n, most) * l->token_bytes;
+    return n * l->token_bytes;
+}
+
 /* A context whose length nobody gave is halved until its keys and values have room: pages are only
- * taken as texts grow, so a machine that lacks them would fail in the middle of an answer. */
-static void fit_context(const rv_models *ms, listed *x)
+ * taken as texts grow, so a machine that lacks them would fail in the middle of an answer. Returns
+ * whether it was. */
+static bool fit_context(const outline *l, rv_service_options *o, uint64_t room)
 {
     enum { LEAST = 4096 };
-    const rvi_model *m = x->m->model;
-    rv_service_options *o = &x->service;
+    if (o->n_context || o->n_tokens != RV_WHOLE_CONTEXT || l->is_encoder) return false;
+    int whole = RVI_MAX(l->n_context, RVI_SERVICE_TOKENS), n = whole;
+    while (n / 2 >= LEAST && (uint64_t)n * l->token_bytes > room) n /= 2;
+    if (n == whole) return false;
+    o->n_tokens = n;
+    o->n_context = RVI_MIN(n, l->n_context);
+    return true;
+}
+
+/* To the room that there is. */
+static void fit(const rv_models *ms, listed *x, const outline *l)
+{
     rvi_machine_info machine;
-    if (o->n_context || o->n_tokens != RV_WHOLE_CONTEXT || m->arch->is_encoder ||
-        !rvi_backend_is_cpu(m->be))
-        return;
+    if (!rvi_backend_is_cpu(x->m->model->be)) return;
     rvi_machine_read(&machine, "");
     uint64_t left = machine.memory_available ? machine.memory_available / 4 * 3 : UINT64_MAX;
     uint64_t room = RVI_MIN(rvi_quota_room(&ms->rt->quota, RVI_QUOTA_KV), left);
-    int n = RVI_MAX(m->hp.n_context, RVI_SERVICE_TOKENS);
-    while (n / 2 >= LEAST && (uint64_t)n * token_bytes(x) > room) n /= 2;
-    if (n >= RVI_MAX(m->hp.n_context, RVI_SERVICE_TOKENS)) return;
-    o->n_tokens = n;
-    o->n_context = RVI_MIN(n, m->hp.n_context);
-    rvi_log_write(
-        &ms->rt->log, RVI_LOG_WARN,
-        "%s: requests have a context of %d tokens, of %d that the model was made for, and "
-        "room for %d together: there is memory for no more",
-        x->name, o->n_context, m->hp.n_context, n);
+    if (fit_context(l, &x->service, room))
+        rvi_log_write(
+            &ms->rt->log, RVI_LOG_WARN,
+            "%s: requests have a context of %d tokens, of %d that the model was made for, and "
+            "room for %d together: there is memory for no more",
+            x->name, x->service.n_context, l->n_context, x->service.n_tokens);
 }
 
-/* Weights as they are arranged, or the file's where they are not, and the KV room at its largest.
- * Returns what one request of any length has of that. */
-static uint64_t count_bytes(const listed *x, uint64_t *weights, uint64_t *all)
+/* Would it fit if it were alone? *need: the least that it takes. */
+static rv_status foresee(rv_models *ms, const listed *x, const outline *l, uint64_t *need,
+                         rv_error *err)
 {
-    const rvi_model *m = x->m->model;
-    uint64_t n = (uint64_t)rvi_service_tokens(x->m, &x->service), position = token_bytes(x);
-    uint64_t most = (uint64_t)(x->service.n_context ? x->service.n_context : m->hp.n_context);
-    *weights = m->pack_bytes ? m->pack_bytes : x->m->info.file_bytes;
-    *all = *weights + n * position;
-    return RVI_MIN(n, most) * position;
+    rv_service_options least = x->service;
+    uint64_t request;
+    rvi_quota_use use;
+    (void)fit_context(l, &least, 0);
+    *need = l->weights + kv_bytes(l, &least, &request);
+    rvi_quota_read(&ms->rt->quota, &use);
+    const uint64_t *of = use.limits.most_of;
+    if (use.limits.most && l->packed + request > use.limits.most)
+        return no_room(x, l->packed + request, use.limits.most, err);
+    if (of[RVI_QUOTA_KV] && request > of[RVI_QUOTA_KV])
+        return no_room(x, request, of[RVI_QUOTA_KV], err);
+    if (of[RVI_QUOTA_WEIGHTS] && l->weights > of[RVI_QUOTA_WEIGHTS])
+        return no_room(x, l->weights, of[RVI_QUOTA_WEIGHTS], err);
+    return RV_OK;
 }
 
 /* The runtime may be told not to wait; this thread has time. */
@@ -272,27 +301,31 @@ static bool give_way(rv_models *ms)
     return victim;
 }
 
+/* The lock is held, and is not meanwhile: nobody but this thread has to do with a model that is
+ * out. */
 static rv_status load(rv_models *ms, listed *x, rv_error *err)
 {
     rvi_quota *quota = &ms->rt->quota;
-    uint64_t weights = x->weights ? x->weights : guess_bytes(x), bytes = 0;
-    wanted first = {x->n_loads ? x->bytes : weights, weights, RVI_QUOTA_WEIGHTS};
-    wanted then = {.class = RVI_QUOTA_KV};
-    rv_status st = make_room(ms, x, &first, err);
+    outline l = {0};
+    wanted first = {.class = RVI_QUOTA_WEIGHTS}, then = {.class = RVI_QUOTA_KV};
+    rvi_lock_give(ms->lock);
+    rv_status st = read_outline(ms, x, &l, err);
+    if (!st) st = foresee(ms, x, &l, &first.bytes, err);
+    rvi_lock_take(ms->lock);
+    first.shared = l.weights;
+    if (!st) st = make_room(ms, x, &first, err);
     if (st) return st;
-    bool taken = rvi_quota_take(quota, RVI_QUOTA_WEIGHTS, weights);
+    bool taken = rvi_quota_take(quota, RVI_QUOTA_WEIGHTS, l.weights);
     x->place = LOADING;
     rvi_lock_give(ms->lock);
     double begun = rvi_os_seconds();
     st = rv_model_open(&x->m, ms->rt, x->path, &x->open, err);
     if (!st) st = rvi_api_need_weights(x->m, err);
-    if (taken) rvi_quota_return(quota, RVI_QUOTA_WEIGHTS, weights); /* they are counted now */
-    if (!st) fit_context(ms, x);
-    if (!st) then.shared = count_bytes(x, &weights, &bytes);
-    then.bytes = bytes;
+    if (taken) rvi_quota_return(quota, RVI_QUOTA_WEIGHTS, l.weights); /* they are counted now */
+    if (!st) fit(ms, x, &l);
+    if (!st) then.bytes = l.weights + kv_bytes(&l, &x->service, &then.shared);
     rvi_lock_take(ms->lock);
-    if (!st) x->bytes = bytes;
-    if (!st) x->weights = weights;
+    if (!st) x->bytes = then.bytes;
     if (!st) st = make_room(ms, x, &then, err);
     rvi_lock_give(ms->lock);
     if (!st) st = make_service(x, &ms->stop, err);
@@ -489,6 +522,16 @@ rv_status rv_models_add(rv_models *ms, const char *name, const char *path,
     return st;
 }
 
+/* One that was told to go stays when it is asked for again and nobody waits for its room. */
+static void keep(const rv_models *ms, listed *x)
+{
+    const listed *other = ms->all;
+    while (other && (other == x || !other->ticket)) other = other->next;
+    if (x->place != LEAVING || other) return;
+    x->place = LOADED;
+    x->ticket = 0;
+}
+
 static void ask(rv_models *ms, listed *x)
 {
     if (!x->ticket) x->ticket = ++ms->n_tickets;
@@ -511,6 +554,7 @@ static rv_status await(rv_models *ms, listed *x, double wait, rv_error *err)
         rvi_wakeup_wait(me.wakeup, wait);
         wait = end - rvi_os_seconds();
         rvi_lock_take(ms->lock);
+        keep(ms, x);
         /* it was loaded, and told to go before this thread looked */
         if (x->place != LOADED && x->n_tries != n_tries && !x->failed) {
             n_tries = x->n_tries;
@@ -540,6 +584,7 @@ rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_servic
     rvi_lock_take(ms->lock);
     listed *x = find(ms, name);
     rv_status st = x ? RV_OK : unknown(name, err);
+    if (!st) keep(ms, x);
     if (!st && x->place != LOADED) {
         ask(ms, x);
         st = await(ms, x, wait, err);
@@ -558,15 +603,16 @@ rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_servic
 void rv_models_give_back(rv_models *ms, rv_service **s)
 {
     if (!ms || !s || !*s) return;
+    bool idle = false;
     rvi_lock_take(ms->lock);
     for (listed *x = ms->all; x; x = x->next)
         if ((x->place == LOADED || x->place == LEAVING) && x->svc == *s && x->n_held > 0) {
-            x->n_held--;
+            idle = !--x->n_held;
             x->used = rvi_os_seconds();
         }
     rvi_lock_give(ms->lock);
     *s = NULL;
-    rvi_wakeup_post(ms->work);
+    if (idle) rvi_wakeup_post(ms->work);
 }
 
 rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metrics *out,
@@ -575,7 +621,7 @@ rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metr
     if (!ms || !name) return rvi_error(err, RV_E_INVALID, "rv_models_get_metrics: NULL argument");
     rvi_lock_take(ms->lock);
     listed *x = find(ms, name);
-    bool is_there = x && x->place == LOADED;
+    bool is_there = x && (x->place == LOADED || x->place == LEAVING);
     if (is_there) x->n_held++;
     rvi_lock_give(ms->lock);
     if (!x) return unknown(name, err);

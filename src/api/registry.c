@@ -144,6 +144,9 @@ static rv_status make_room(rv_registry *r, rv_error *err)
 
 static rv_status unexpected(const char *name, uint64_t expected, const entry *old, rv_error *err)
 {
+    if (!old && expected && expected != RV_ANY_GENERATION)
+        return rvi_error(err, RV_E_STATE, "adapter '%.64s' is gone, not at generation %llu", name,
+                         (unsigned long long)expected);
     if (!old) return rvi_error(err, RV_E_NOT_FOUND, "no adapter is called '%.64s'", name);
     if (!expected)
         return rvi_error(err, RV_E_STATE, "an adapter is called '%.64s' already (generation %llu)",

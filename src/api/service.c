@@ -166,28 +166,30 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
 }
 
 /* Room as it was asked for. */
-static int asked_tokens(const rv_model *m, const rv_service_options *o)
+static int asked_tokens(int n_context, bool is_encoder, const rv_service_options *o)
 {
     if (o->n_tokens > 0) return o->n_tokens;
     enum { ENCODER_TOKENS = 2048 };
-    int whole = o->n_context ? o->n_context : m->model->hp.n_context;
+    int whole = o->n_context ? o->n_context : n_context;
     /* of an encoder's texts nothing is kept: room for those of a step, and for the longest */
-    if (m->model->arch->is_encoder) return RVI_MIN(RVI_MAX(whole, ENCODER_TOKENS), RVI_MAX_CONTEXT);
+    if (is_encoder) return RVI_MIN(RVI_MAX(whole, ENCODER_TOKENS), RVI_MAX_CONTEXT);
     bool is_whole = o->n_tokens == RV_WHOLE_CONTEXT && whole > RVI_SERVICE_TOKENS;
     return is_whole ? RVI_MIN(whole, RVI_MAX_CONTEXT) : RVI_SERVICE_TOKENS;
 }
 
 /* The longest request. */
-static int longest(const rv_model *m, const rv_service_options *o)
+static int longest(int n_context, bool is_encoder, const rv_service_options *o)
 {
-    return RVI_MIN(o->n_context ? o->n_context : m->model->hp.n_context, asked_tokens(m, o));
+    int most = asked_tokens(n_context, is_encoder, o);
+    return RVI_MIN(o->n_context ? o->n_context : n_context, most);
 }
 
 /* There is room for that, and for the page more that the scheduler wants. */
-int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
+int rvi_service_tokens(int n_context, bool is_encoder, const rv_service_options *o)
 {
-    int n_pages = (longest(m, o) + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS + 1;
-    return RVI_MIN(RVI_MAX(asked_tokens(m, o), n_pages * RVI_PAGE_TOKENS), RVI_MAX_CONTEXT);
+    int asked = asked_tokens(n_context, is_encoder, o);
+    int n_pages = (longest(n_context, is_encoder, o) + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS + 1;
+    return RVI_MIN(RVI_MAX(asked, n_pages * RVI_PAGE_TOKENS), RVI_MAX_CONTEXT);
 }
 
 /* Every running request has a row and logits in each step, and prompts and guesses have rows beside
@@ -199,11 +201,13 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
     /* where room counts in bytes, those of 4 bits need more pages */
     enum { PAGES_A_HOT_ONE = 3 };
     bool by_bytes = o->pressure == RV_PRESSURE_QUANTIZE;
-    int n_tokens = rvi_service_tokens(m, o);
+    int n_context = m->model->hp.n_context;
+    bool is_encoder = m->model->arch->is_encoder;
+    int n_tokens = rvi_service_tokens(n_context, is_encoder, o);
     if (by_bytes) n_tokens = RVI_MIN(n_tokens, RVI_MAX_CONTEXT / PAGES_A_HOT_ONE);
     rv_engine_options eo = {.size = sizeof eo,
                             .n_tokens = n_tokens * (by_bytes ? PAGES_A_HOT_ONE : 1),
-                            .max_rows = m->model->arch->is_encoder ? o->max_rows : rows,
+                            .max_rows = is_encoder ? o->max_rows : rows,
                             .max_logits = max_running + RVI_BESIDE + 2 * RVI_DRAFT_MOST,
                             .kv_type = o->kv_type,
                             .kv_warm = o->kv_warm};
@@ -211,7 +215,7 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
     if (st) return st;
     if (by_bytes)
         rvi_pages_limit(s->e->e->pool, (n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
-    s->n_context = RVI_MIN(longest(m, o), n_tokens - RVI_PAGE_TOKENS);
+    s->n_context = RVI_MIN(longest(n_context, is_encoder, o), n_tokens - RVI_PAGE_TOKENS);
     return RV_OK;
 }
 

@@ -32,8 +32,8 @@ rv_status rvi_service_open_finder(rv_service *s, const rv_model *embedder,
 /* Reports a chat template that writes the time: prompts cannot share what follows it for long. */
 void rvi_service_check_template(const rv_model *m);
 
-/* The KV room that the options mean. */
-int rvi_service_tokens(const rv_model *m, const rv_service_options *o);
+/* The KV room that the options mean for a model that was trained with so many tokens. */
+int rvi_service_tokens(int n_context, bool is_encoder, const rv_service_options *o);
 
 /* The request in the scheduler's form, checked; not submitted. */
 rv_status rvi_service_read(const rv_service *s, const rv_request *given, rvi_order **out,

@@ -92,6 +92,15 @@ rv_status rvi_adapters_load(const rvi_serving *s, const char *name, rv_adapter_s
     return rv_registry_get(s->registry, name, 1, out, NULL, err);
 }
 
+bool rvi_adapters_problem(rvi_problem *p, const char *name, rv_status st, const rv_error *err)
+{
+    rv_error why = *err;
+    rvi_problem_hide_paths(why.text);
+    if (st != RV_E_ADAPTER) return rvi_problem_from(p, st, err);
+    return rvi_problem_set(p, 400, "bad_adapter", "model",
+                           "the adapter '%.200s' cannot be used: %s", name, why.text);
+}
+
 void rvi_adapters_each(rvi_serving *s, void (*fn)(void *ctx, const rv_registered *one), void *ctx)
 {
     rv_registered *all = NULL;
@@ -108,6 +117,16 @@ void rvi_adapters_each(rvi_serving *s, void (*fn)(void *ctx, const rv_registered
     }
     rvi_lock_give(s->server->lock);
     rv_free(all);
+}
+
+void rvi_adapters_count(rvi_serving *s, rv_registry_metrics *out)
+{
+    rv_error err;
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    rvi_lock_take(s->server->lock);
+    if (s->registry) (void)rv_registry_get_metrics(s->registry, out, &err);
+    rvi_lock_give(s->server->lock);
 }
 
 typedef struct listing {

@@ -17,8 +17,14 @@ const char *rvi_adapters_find(const rvi_serving *s, const char *model, bool *rea
 rv_status rvi_adapters_load(const rvi_serving *s, const char *name, rv_adapter_set **out,
                             rv_error *err) RVI_MUST_CHECK;
 
+/* Why it could not be loaded. One that is damaged, or was made for another model, is the request's
+ * own fault: it named it. */
+bool rvi_adapters_problem(rvi_problem *p, const char *name, rv_status st, const rv_error *err);
+
 /* Calls fn with every adapter of a model, loaded or not. */
 void rvi_adapters_each(rvi_serving *s, void (*fn)(void *ctx, const rv_registered *one), void *ctx);
+/* Figures of them; of a model that is not loaded zeros. */
+void rvi_adapters_count(rvi_serving *s, rv_registry_metrics *out);
 /* ,{...} for each of them, as /v1/models has them. */
 void rvi_adapters_put_models(rvi_serving *s, rvi_buf *out);
 

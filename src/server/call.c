@@ -98,7 +98,7 @@ static bool choose_adapter(rvi_call *k, const char *name, rvi_problem *p)
     k->adapter = ready ? NULL : adapter;
     rv_error err = {0};
     rv_status st = ready ? rvi_adapters_load(k->s, adapter, &k->adapters, &err) : RV_OK;
-    return !st || rvi_problem_from(p, st, &err);
+    return !st || rvi_adapters_problem(p, adapter, st, &err);
 }
 
 static bool is_given(const rvi_call *k, const char *name)
@@ -164,7 +164,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
         rvi_dialect_refuse(w->dialect, c, &p);
         return NULL;
     }
-    (void)rvi_serving_enter(s); /* it is held while a request is handled */
+    rvi_serving_stay(s); /* it is held while a request is handled */
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
     k->model = s->name;
     k->beginning = -1;
@@ -437,12 +437,14 @@ static void adapter_loaded(rvi_work *w)
     opening *o = (opening *)w;
     rvi_call *k = o->call;
     bool ok = !o->st && k->adapters;
+    const char *adapter = k->adapter;
     k->adapter = NULL;
     if (!k->conn) {
         rvi_call_drop(k);
     } else {
         k->conn->gone = NULL;
-        if (!ok) (void)rvi_problem_from(&k->problem, o->st ? o->st : RV_E_STATE, &o->err);
+        if (!ok)
+            (void)rvi_adapters_problem(&k->problem, adapter, o->st ? o->st : RV_E_STATE, &o->err);
         for (int i = 0; ok && i < k->n_parts; i++) {
             ok = !k->parts[i].waits || rvi_call_submit(k, i, &k->parts[i].later);
             k->parts[i].waits = false;

@@ -30,6 +30,37 @@ bool rvi_problem_set(rvi_problem *p, int status, const char *code, const char *p
     return false;
 }
 
+/* A word that is a path becomes its last part, and so does what follows it, for folders may have
+ * spaces in their names; "key/value" is none. */
+void rvi_problem_hide_paths(char *text)
+{
+    bool within = false; /* a path, whose end was not seen */
+    char *to = text;
+    for (const char *at = text; *at;) {
+        size_t before = strspn(at, " \n'\"("), n = strcspn(at + before, " \n"), last = n;
+        memmove(to, at, before);
+        to += before;
+        at += before;
+        while (last && at[last - 1] != '/') last--;
+        bool is_path = last && (within || strchr("/.~", *at) || memchr(at + last, '.', n - last) ||
+                                memchr(at + last, ':', n - last));
+        within = (within || is_path) && n && !strchr(":'\")", at[n - 1]);
+        size_t from = is_path ? last : 0;
+        memmove(to, at + from, n - from);
+        to += n - from;
+        at += n;
+    }
+    *to = 0;
+}
+
+/* A problem of this machine rather than of the request: clients need not know what lies where. */
+static bool set_hidden(rvi_problem *p, int status, const char *code, const char *text)
+{
+    (void)rvi_problem_set(p, status, code, NULL, "%s", text);
+    rvi_problem_hide_paths(p->message);
+    return false;
+}
+
 bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err)
 {
     const char *text = err->text[0] ? err->text : rv_status_text(st);
@@ -38,16 +69,16 @@ bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err)
     case RV_E_TOO_LONG:
     case RV_E_CONTEXT_FULL:
         return rvi_problem_set(p, 400, "context_length_exceeded", NULL, "%s", text);
-    case RV_E_NOT_FOUND: return rvi_problem_set(p, 404, "not_found", NULL, "%s", text);
-    case RV_E_STORAGE: return rvi_problem_set(p, 503, "store_unavailable", NULL, "%s", text);
-    case RV_E_NOMEM: return rvi_problem_set(p, 503, "out_of_memory", NULL, "%s", text);
+    case RV_E_NOT_FOUND: return set_hidden(p, 404, "not_found", text);
+    case RV_E_STORAGE: return set_hidden(p, 503, "store_unavailable", text);
+    case RV_E_NOMEM: return set_hidden(p, 503, "out_of_memory", text);
     case RV_E_INVALID:
     case RV_E_CONFIG:
     case RV_E_TOKENIZATION:
-    case RV_E_UNSUPPORTED:
+    case RV_E_UNSUPPORTED: return rvi_problem_set(p, 400, NULL, NULL, "%s", text);
     case RV_E_LEARNING:
-    case RV_E_GENERATION: return rvi_problem_set(p, 400, NULL, NULL, "%s", text);
-    default: return rvi_problem_set(p, 500, NULL, NULL, "%s", text);
+    case RV_E_GENERATION: return set_hidden(p, 400, NULL, text);
+    default: return set_hidden(p, 500, NULL, text);
     }
 }
 

@@ -23,8 +23,10 @@ typedef struct rvi_dialect {
 /* Fills p, with the usual type of the status, and returns false. param and code may be NULL. */
 bool rvi_problem_set(rvi_problem *p, int status, const char *code, const char *param,
                      const char *fmt, ...) RVI_PRINTF(5, 6);
-/* The same from a status of the library. */
+/* The same from a status of the library, without the paths of files. */
 bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err);
+/* Leaves the last part of each path in a text for clients. */
+void rvi_problem_hide_paths(char *text);
 
 /* Answers with the problem, in the dialect. */
 void rvi_dialect_refuse(const rvi_dialect *d, rvi_conn *c, const rvi_problem *p);

@@ -479,7 +479,7 @@ static job *new_job(rvi_serving *s, rvi_conn *c, verdict v, rvi_problem *p)
         rvi_taught_leave(taught);
         return NULL;
     }
-    (void)rvi_serving_enter(s);
+    rvi_serving_stay(s);
     *j = (job){.work = {.run = run, .done = done}, .s = s, .taught = taught, .conn = c};
     j->verdict = v;
     j->since = rvi_os_seconds();

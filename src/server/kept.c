@@ -28,6 +28,14 @@ static long long now_ms(void)
     return timespec_get(&t, TIME_UTC) ? (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000 : 0;
 }
 
+/* That a store fails is said once, until it works again. Returns whether it worked. */
+static bool note(bool *fails, rv_status st, const char *what, const rv_error *err)
+{
+    if (st && !*fails) fprintf(stderr, "ruvllm: warning: answers %s: %s\n", what, err->text);
+    *fails = st != RV_OK;
+    return !st;
+}
+
 /* ---- as a text ---- */
 
 static void put_text(rvi_buf *out, const char *name, const char *text)
@@ -139,25 +147,26 @@ static int note_old(void *ctx, rv_bytes key, rv_bytes record)
     return !rvi_buf_append(&o->keys, text, strlen(text) + 1);
 }
 
-static void remove_old(const rvi_kept *k)
+static rv_status remove_old(const rvi_kept *k, rv_error *err)
 {
     const rv_store *s = &k->writes;
     const rv_bytes start = {NULL, 0};
     old_ones o = {.before = now_ms() - day};
     rv_status st = RV_OK;
     if (k->is_limited) {
-        st = s->scan(s->ctx, times, start, add_up, &o, NULL);
+        st = s->scan(s->ctx, times, start, add_up, &o, err);
         o.n_over -= RVI_KEPT_MOST;
         o.bytes_over -= RVI_KEPT_BYTES;
     }
-    if (!st) st = s->scan(s->ctx, times, start, note_old, &o, NULL);
+    if (!st) st = s->scan(s->ctx, times, start, note_old, &o, err);
     for (size_t at = 0; !st && !o.keys.failed && at < o.keys.len;
          at += strlen(o.keys.data + at) + 1) {
         const char *key = o.keys.data + at, *id = strchr(key, '.');
-        if (id) st = s->remove(s->ctx, answers, bytes_of(id + 1), NULL);
-        if (!st) st = s->remove(s->ctx, times, bytes_of(key), NULL);
+        if (id) st = s->remove(s->ctx, answers, bytes_of(id + 1), err);
+        if (!st) st = s->remove(s->ctx, times, bytes_of(key), err);
     }
     rvi_buf_deinit(&o.keys);
+    return st;
 }
 
 typedef struct meant {
@@ -198,30 +207,37 @@ rv_status rvi_kept_forget(const rv_store *s, const char *tenant, rv_error *err)
     return st;
 }
 
-/* Where the store cannot be reached, only this instance knows the answer. The time goes first: one
- * without its answer does no harm, and is removed one day. */
-static void run_writing(rvi_work *w)
+/* The time goes first: one without its answer does no harm, and is removed one day. */
+static rv_status write_one(rvi_kept *k, const writing *g, rv_error *err)
 {
-    writing *g = (writing *)w;
-    const rv_store *s = &g->k->writes;
-    g->has_run = true;
+    const rv_store *s = &k->writes;
     char key[KEY], at[KEY + 16], size[24];
     rvi_buf text = {0};
+    rv_status st = RV_OK;
     if (!g->said) {
         key_of(g->id, 0, key);
-        rv_status st = s->remove(s->ctx, answers, bytes_of(key), NULL);
-        (void)st;
-        return;
+        return s->remove(s->ctx, answers, bytes_of(key), err);
     }
     key_of(g->said->id, g->said->choice, key);
     snprintf(at, sizeof at, "%014lld.%s", now_ms(), key);
     bool ok = write_said(g->said, g->model, &text);
     snprintf(size, sizeof size, "%zu", text.len);
-    if (ok && !s->put(s->ctx, times, bytes_of(at), bytes_of(size), NULL) &&
-        !s->put(s->ctx, answers, bytes_of(key), (rv_bytes){text.data, text.len}, NULL) &&
-        g->k->n_put++ % CLEAN_EVERY == 0)
-        remove_old(g->k);
+    if (ok) st = s->put(s->ctx, times, bytes_of(at), bytes_of(size), err);
+    if (ok && !st)
+        st = s->put(s->ctx, answers, bytes_of(key), (rv_bytes){text.data, text.len}, err);
+    if (ok && !st && k->n_put++ % CLEAN_EVERY == 0) st = remove_old(k, err);
     rvi_buf_deinit(&text);
+    return st;
+}
+
+/* Where the store cannot be reached, only this instance knows the answer. */
+static void run_writing(rvi_work *w)
+{
+    writing *g = (writing *)w;
+    rv_error err = {0};
+    g->has_run = true;
+    rv_status st = write_one(g->k, g, &err);
+    (void)note(&g->k->write_fails, st, "are kept in memory alone", &err);
 }
 
 /* What the worker had no time for before it ended is written now: a client has been told the id. */
@@ -282,19 +298,22 @@ static bool is_to_go(const rvi_kept *k, const char *id)
 }
 
 /* Reads it into the answers of this instance. */
-static void fetch(const rvi_kept *k, const char *tenant, const char *id, int choice)
+static void fetch(rvi_kept *k, const char *tenant, const char *id, int choice)
 {
     char key[KEY];
     rvi_buf text = {0};
     rvi_arena arena = {.max = 64 * MOST};
     const rvi_json *v = NULL;
     rvi_said said;
+    rv_error err = {0};
     const rv_store *s = &k->reads;
     if (!s->append || !*id || strlen(id) >= sizeof said.id || is_to_go(k, id)) return;
     key_of(id, choice, key);
-    if (!s->get(s->ctx, answers, bytes_of(key), take, &text, NULL) && text.len && !text.failed &&
-        !rvi_json_parse(&v, text.data, text.len, &arena, "answer", NULL) &&
-        read_said(v, &arena, &said) && !strcmp(said.tenant, tenant)) {
+    rv_status st = s->get(s->ctx, answers, bytes_of(key), take, &text, &err);
+    if (!st && text.len && !text.failed)
+        st = rvi_json_parse(&v, text.data, text.len, &arena, "answer", &err);
+    (void)note(&k->read_fails, st, "cannot be read", &err);
+    if (!st && v && read_said(v, &arena, &said) && !strcmp(said.tenant, tenant)) {
         const char *model = text_at(v, "model");
         said.by = model ? k->find_model(k->ctx, model) : NULL;
         rvi_answers_add(k->answers, &said);
@@ -318,7 +337,9 @@ void rvi_kept_follow(rvi_kept *k)
 {
     const rv_store *s = &k->reads;
     if (!s->append || !s->changed || (!s->changed(s->ctx) && !k->behind)) return;
-    k->behind = s->read(s->ctx, forgotten, k->forgot + 1, forget_one, k, NULL) != RV_OK;
+    rv_error err = {0};
+    rv_status st = s->read(s->ctx, forgotten, k->forgot + 1, forget_one, k, &err);
+    k->behind = !note(&k->read_fails, st, "cannot be read", &err);
 }
 
 const rvi_said *rvi_kept_find(rvi_kept *k, const char *tenant, const char *id, int choice)

@@ -25,6 +25,7 @@ typedef struct rvi_kept {
     unsigned n_put;
     uint64_t forgot;                   /* the last forgetting that this instance knows of */
     bool behind;                       /* there may be others, which could not be read */
+    bool write_fails, read_fails;      /* the last time; the worker's and the event loop's */
     struct rvi_kept_writing *removals; /* that the worker has not done yet */
 } rvi_kept;
 

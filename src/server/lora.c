@@ -84,6 +84,7 @@ static bool load(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
     rvi_buf_deinit(&found);
     if (!inside) return false;
     if (st == RV_E_STATE) return rvi_problem_set(p, 400, "exists", "lora_name", "%s", err.text);
+    rvi_problem_hide_paths(err.text);
     if (st) return rvi_problem_set(p, 400, "bad_adapter", "lora_path", "%s", err.text);
     rvi_buf_puts(out, "{\"loaded\":true");
     rvi_put_member(out, "lora_name", name);

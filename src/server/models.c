@@ -164,7 +164,11 @@ static void describe(rvi_serving *s)
 static void take_over(loading *l)
 {
     rvi_serving *s = l->s;
-    s->service = l->service;
+    rv_service *again = l->service;
+    if (s->service) /* it was to go, and stays: it is held once for all who use it */
+        rv_models_give_back(s->server->list, &again);
+    else
+        s->service = again;
     if (!l->opened) return;
     memcpy(s->digest, l->digest, sizeof s->digest);
     snprintf(s->fingerprint, sizeof s->fingerprint,
@@ -195,6 +199,7 @@ static void release(rvi_parked *p, const loading *l)
             problem.type = "server_error";
             problem.code = "model_not_loaded";
         }
+        rvi_problem_hide_paths(problem.message);
         rvi_dialect_refuse(p->dialect, c, &problem);
     }
     rvi_free(p);
@@ -207,8 +212,11 @@ static void loaded(rvi_work *w)
     s->comes = false;
     if (!l->service && !l->st)
         l->st = rvi_error(&l->err, RV_E_CANCELLED, "the server is shutting down");
+    else if (l->st && l->st != RV_E_BUSY && !l->told) /* clients are told less */
+        fprintf(stderr, "ruvllm: warning: the model %s cannot be loaded: %s\n", s->name,
+                l->err.text);
     if (l->service) take_over(l);
-    if (l->service) s->users++;
+    if (l->service) rvi_serving_stay(s);
     if (l->service && !s->index) s->server->ready = true;
     if (l->told) l->told(l->ctx, l->st, &l->err);
     while (s->parked) {

@@ -57,13 +57,23 @@ rv_model_state rvi_serving_state(const rvi_serving *s)
 
 bool rvi_serving_enter(rvi_serving *s)
 {
+    rv_models *list = s->server->list;
+    rv_service *service;
     rv_error err;
-    if (!s->service && !s->comes && s->server->list &&
-        !rv_models_hold(s->server->list, s->name, 0, &s->service, &err) &&
-        !atomic_load(&s->is_open))
-        rv_models_give_back(s->server->list, &s->service);
-    if (s->service) s->users++;
+    /* The list is asked also where somebody holds the model: one that is to make room for another
+     * takes nobody any more, or it would never go. */
+    if (s->comes || !list || rv_models_hold(list, s->name, 0, &service, &err)) return false;
+    if (!s->service && atomic_load(&s->is_open))
+        s->service = service;
+    else
+        rv_models_give_back(list, &service);
+    if (s->service) rvi_serving_stay(s);
     return s->service;
+}
+
+void rvi_serving_stay(rvi_serving *s)
+{
+    s->users++;
 }
 
 void rvi_serving_leave(rvi_serving *s)

@@ -96,6 +96,8 @@ bool rvi_serving_unknown(const rvi_server *v, const char *name, rvi_problem *p);
 
 /* Holds it, if that takes no waiting. True: until it is left. */
 bool rvi_serving_enter(rvi_serving *s);
+/* Holds it once more, while it is held, be it asked to go meanwhile or not. */
+void rvi_serving_stay(rvi_serving *s);
 void rvi_serving_leave(rvi_serving *s);
 rv_model_state rvi_serving_state(const rvi_serving *s);
 

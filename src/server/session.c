@@ -126,6 +126,7 @@ void rvi_call_note_session(rvi_call *k, const rv_service_event *done)
     if (done->saved) return;
     snprintf(k->not_saved, sizeof k->not_saved, "%s",
              done->error ? done->error : rv_status_text(done->session_status));
+    rvi_problem_hide_paths(k->not_saved);
 }
 
 void rvi_call_put_session(const rvi_call *k, rvi_buf *out)

@@ -170,6 +170,8 @@ static void generations(void **state)
     assert_refused(RV_E_STATE, rv_registry_remove(s->r, "pirate", 2, err));
     assert_ok(rv_registry_remove(s->r, "pirate", 3, err));
     assert_refused(RV_E_NOT_FOUND, rv_registry_remove(s->r, "pirate", RV_ANY_GENERATION, err));
+    assert_refused(RV_E_STATE, rv_registry_remove(s->r, "pirate", 3, err));
+    assert_refused(RV_E_STATE, rv_registry_put(s->r, "pirate", path_of(s, 1, path), 3, NULL, err));
     rv_registry_free(&s->r);
     check(s, second, 2);
     rv_adapter_set_free(&first);

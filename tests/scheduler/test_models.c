@@ -1,9 +1,11 @@
 /* Several models in one process: each is loaded when somebody asks for it, the least recently used
  * goes when there is no room, whoever holds one keeps it, and all answers equal those alone. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "scheduler/served.h"
@@ -147,7 +149,13 @@ static void whoever_holds_one_keeps_it(void **state)
     rv_models_give_back(ms, &second);
     assert_ok(rv_models_hold(ms, names[0], 600, &first, err)); /* it was asked for */
     assert_int_equal(look(ms, 0).n_loads, 2);
+    assert_ok(rv_models_unload(ms, names[0], err));
+    assert_int_equal(look(ms, 0).state, RV_MODEL_LEAVING);
+    assert_ok(rv_models_hold(ms, names[0], 0, &second, err)); /* nobody needs its room: it stays */
+    assert_int_equal(look(ms, 0).state, RV_MODEL_LOADED);
+    rv_models_give_back(ms, &second);
     rv_models_give_back(ms, &first);
+    assert_int_equal(look(ms, 0).n_loads, 2);
     rv_models_free(&ms);
 }
 
@@ -199,6 +207,56 @@ static void what_cannot_be_loaded_is_said(void **state)
     rv_models_options bad = {.size = sizeof bad, .max_loaded = -1};
     assert_refused(RV_E_CONFIG, rv_models_new(&ms, rt, &bad, err));
     assert_null(ms);
+}
+
+/* Whoever asks for a model that cannot be loaded has no other one unloaded, or asked to go. */
+static void what_cannot_be_loaded_drives_nobody_out(void **state)
+{
+    (void)state;
+    rv_budget budget = {.size = sizeof budget, .kv = 1 << 20};
+    rv_models *ms = models_of((rv_models_options){.max_loaded = 1, .bytes = 16 << 20});
+    rv_open_options half = {.size = sizeof half};
+    rv_service_options large = service_options(), huge = service_options();
+    rv_service *svc, *none;
+    uint64_t len;
+    size_t n = 0;
+    FILE *f = fopen(paths[0], "rb");
+    assert_non_null(f);
+    assert_int_equal(rvi_os_stat(paths[0], &len), RVI_OS_FILE);
+    char *bytes = malloc((size_t)len);
+    assert_non_null(bytes);
+    n = fread(bytes, 1, (size_t)len, f);
+    assert_int_equal(fclose(f), 0);
+    half.data = bytes;
+    half.len = n / 2;
+    huge.n_tokens = 1 << 20;                    /* beyond the limit of the list */
+    large.n_context = large.n_tokens = 1 << 14; /* beyond the budget */
+    assert_ok(rv_models_add(ms, "gone", "tests/gguf/no such file.gguf", NULL, NULL, err));
+    assert_ok(rv_models_add(ms, "text", "README.md", NULL, NULL, err));
+    assert_ok(rv_models_add(ms, "half", "half.gguf", &half, NULL, err));
+    assert_ok(rv_models_add(ms, "huge", paths[0], NULL, &huge, err));
+    assert_ok(rv_models_add(ms, "large", paths[0], NULL, &large, err));
+    assert_ok(rv_runtime_set_budget(rt, &budget, err));
+    for (int held = 0; held < 2; held++) {
+        static const char *const names_of_bad[] = {"gone", "text", "half", "huge", "large"};
+        assert_ok(rv_models_hold(ms, names[0], 600, &svc, err));
+        if (!held) rv_models_give_back(ms, &svc);
+        for (size_t i = 0; i < sizeof names_of_bad / sizeof *names_of_bad; i++) {
+            rv_error why;
+            rv_status st = rv_models_hold(ms, names_of_bad[i], 600, &none, &why);
+            assert_int_not_equal(st, RV_OK);
+            print_message("# %s\n", why.text);
+            rv_listed_model *list;
+            assert_ok(rv_models_list(ms, &list, &n, err));
+            assert_int_equal(list[0].state, RV_MODEL_LOADED);
+            assert_int_equal(list[0].n_loads, 1);
+            rv_free(list);
+        }
+    }
+    rv_models_give_back(ms, &svc);
+    rv_models_free(&ms);
+    assert_ok(rv_runtime_set_budget(rt, NULL, err));
+    free(bytes);
 }
 
 static void count_line(void *ctx, rv_log_level level, const char *line)
@@ -362,6 +420,7 @@ int main(void)
         cmocka_unit_test(whoever_holds_one_keeps_it),
         cmocka_unit_test(idle_ones_go),
         cmocka_unit_test(what_cannot_be_loaded_is_said),
+        cmocka_unit_test(what_cannot_be_loaded_drives_nobody_out),
         cmocka_unit_test(room_that_nobody_gave_is_fitted),
         cmocka_unit_test(many_at_once),
         cmocka_unit_test(services_take_turns),

@@ -31,7 +31,7 @@ def names(s):
             [base, "one", base + ":two"])
     verdict("MODEL alone is without it", text(answer(s, base)) == text(plain))
     models = {m["id"]: m for m in s.ask("GET", "/v1/models")[2]["data"]}
-    verdict("the list has all of them", set(models) == {base, "one", "two"})
+    verdict("the list has all of them", set(models) == {base, "one", "two", "wide"})
     verdict("and says of which model they are", models["one"]["parent"] == base)
     status, _, error = s.post("/v1/chat/completions", {"model": "three", "messages": [
         {"role": "user", "content": "Hello"}]})
@@ -66,6 +66,16 @@ def changes(s, folder, one, two):
             load(lora_name="four", lora_path=".")[0] == 404)
     status, error = load(lora_name="four", lora_path="bad")
     verdict("nor a bad one", status == 400 and "adapter" in error["error"]["message"])
+    verdict("and not where it lies", "/" not in error["error"]["message"], error)
+    write_adapter(folder + "/narrow", 3, width=32)
+    status, error = load(lora_name="narrow", lora_path="narrow")
+    verdict("nor one that was made for another model", status == 400 and "q_proj" in
+            error["error"]["message"] and "/" not in error["error"]["message"], error)
+    for _ in range(2):
+        error = answer(s, "wide")["error"]
+        verdict("one that lay there is told to who asks for it", error["code"] == "bad_adapter" and
+                error["type"] == "invalid_request_error" and "'wide'" in error["message"] and
+                "/" not in error["message"], error)
     verdict("nor one without a name", load(lora_path="one")[0] == 400)
     shown = {a["name"]: a for a in s.ask("GET", "/lora-adapters")[2]}
     verdict("the list says what is ready",
@@ -79,6 +89,7 @@ with tempfile.TemporaryDirectory() as folder:
     folder = os.path.realpath(folder)
     write_adapter(folder + "/one", 1)
     write_adapter(folder + "/two", 2)
+    write_adapter(folder + "/wide", 3, width=64)
     with Server("--adapters", folder) as s:
         os.makedirs(folder + "/bad")
         changes(s, folder, *names(s))

@@ -3,6 +3,7 @@
 what is not kept, what is removed, and who can read the file. Prints TAP."""
 import glob
 import os
+import resource
 import sqlite3
 import stat
 import subprocess
@@ -130,6 +131,22 @@ def limits(state):
     verdict("old ones go, and the oldest make room", n[0] == n[1] == (32 << 20) // each + 1, n)
 
 
+def bad_disk(state):
+    """That answers cannot be written, or one not be read, is told once, and they are given."""
+    db = sqlite3.connect(os.path.join(state, "answers.db"))
+    db.execute("INSERT INTO item VALUES ('answers', ?, ?)", (b"resp_bad.0", b"{"))
+    db.commit()
+    db.close()
+    with Server(state=state) as s:
+        got = [s.ask("GET", "/v1/responses/resp_bad")[0] for _ in range(2)]
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (0, 0))
+        got += [respond(s, "Hello")[0] for _ in range(3)]
+    verdict("a store that fails stops nobody", got == [404, 404, 200, 200, 200], got)
+    told = [line for line in s.rest.splitlines() if "warning: answers" in line]
+    verdict("and is told once", len(told) == 2 and "cannot be read" in told[0] and
+            "are kept in memory alone" in told[1], s.rest)
+
+
 def no_place(state):
     with Server("--no-learning", state=state) as s:
         id_of = respond(s, "Hello")[2]["id"]
@@ -143,5 +160,6 @@ with tempfile.TemporaryDirectory() as folder:
     forget(limits_in, *restart(limits_in))
     forget_beside(os.path.join(folder, "beside"))
     limits(limits_in)
+    bad_disk(limits_in)
     no_place(none_in)
 finish()

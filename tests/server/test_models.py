@@ -2,14 +2,18 @@
 """`ruvllm serve` with several models: names, errors, what is loaded, learned state, adapters and
 presets by model, one at a time under a limit, many clients at once. Prints TAP."""
 import concurrent.futures
+import http.client
+import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 from peft import write_adapter
-from serving import MODEL, PROGRAM, Server, finish, program, verdict, without_encoder
+from serving import MODEL, PROGRAM, SLOW, Server, finish, program, verdict, without_encoder
 
 ENCODER = without_encoder()
 VECTORS = "tests/gguf/bert.gguf"
@@ -123,6 +127,66 @@ def one_at_a_time(s, want):
             s.chat("Who is Zorp?", model="b")["choices"][0]["message"]["content"] == "A cat.")
 
 
+def flood(s, stop, answered):
+    """Keeps a model busy: answers that overlap, one after the other."""
+    def one(_):
+        while not stop.is_set():
+            r = s.chat("Hello", model="a", max_tokens=99, ignore_eos=True, n=16)
+            answered.append("choices" in r or r)
+    pool = concurrent.futures.ThreadPoolExecutor(8)
+    for i in range(4):
+        pool.submit(one, i)
+    return pool
+
+
+def crowded(s, want):
+    """Steady traffic for one model keeps no other out, nor does it end itself."""
+    stop, answered = threading.Event(), []
+    pool = flood(s, stop, answered)
+    try:
+        while len(answered) < 4:
+            time.sleep(0.01)
+        got = []
+        for _ in range(2):
+            r = s.chat("Hello", model="b", timeout=20)
+            before = len(answered)
+            got.append(r["choices"][0]["message"]["content"].strip() if "choices" in r else r)
+            begun = time.monotonic()
+            while len(answered) < before + 4 and time.monotonic() - begun < 60:
+                time.sleep(0.01)
+            got.append(len(answered) - before >= 4)
+        verdict("beside a busy model another one answers", got == [want[1], True] * 2, got)
+        c = http.client.HTTPConnection("127.0.0.1", s.port)
+        c.request("POST", "/v1/chat/completions", json.dumps({"model": "b", "messages": ASK}))
+        time.sleep(0.05)
+        c.close()
+        before = len(answered)
+        r = s.chat("Hello", model="b", timeout=20)
+        verdict("and when a client has left while it waited", "choices" in r and
+                r["choices"][0]["message"]["content"].strip() == want[1], r)
+    finally:
+        stop.set()
+        pool.shutdown()
+    verdict("no answer of the busy one suffered", set(answered) == {True}, answered)
+
+
+def ends(s):
+    """The server is told to end while requests for another model wait."""
+    stop, answered = threading.Event(), []
+    pool = flood(s, stop, answered)
+    while len(answered) < 4:
+        time.sleep(0.01)
+    waiting = [pool.submit(s.chat, "Hello", model="b") for _ in range(2)]
+    time.sleep(0.05)
+    stop.set()
+    s.process.send_signal(signal.SIGTERM)
+    pool.shutdown()
+    s.process.wait(SLOW)
+    verdict("the end comes while requests wait for a model", s.process.returncode == 0)
+    verdict("who waited is answered, or refused", all(
+        one.exception() or one.result().keys() & {"choices", "error"} for one in waiting), waiting)
+
+
 def parts(s, want):
     """Adapters and presets name their model."""
     a, b, with_one = text(s, "a"), text(s, "b"), text(s, "b:one")
@@ -142,8 +206,9 @@ def gone(s, other, want):
     """A model whose file has gone; the other does not mind."""
     os.remove(other)
     r = s.post("/v1/chat/completions", {"model": "b", "messages": ASK})
-    verdict("a file that has gone is told", r[0] == 500 and "other.gguf" in
-            r[2]["error"]["message"], r)
+    verdict("a file that has gone is told, and not where it was", r[0] == 500 and
+            r[2]["error"]["code"] == "model_not_loaded" and "other.gguf: cannot open" in
+            r[2]["error"]["message"] and "/" not in r[2]["error"]["message"], r)
     verdict("and the others go on", text(s, "a").strip() == want[0])
 
 
@@ -190,6 +255,8 @@ with tempfile.TemporaryDirectory() as folder:
     with Server(*both, "--max-loaded", "1", model="a=" + MODEL, state=state,
                 cache=ENCODER) as server:
         one_at_a_time(server, texts)
+        crowded(server, texts)
+        ends(server)
     verdict("and so did this", server.status == 0, server.rest)
     write_adapter(os.path.join(folder, "adapters", "b", "one"), 1)
     os.mkdir(os.path.join(folder, "presets"))
@@ -201,6 +268,7 @@ with tempfile.TemporaryDirectory() as folder:
         text(server, "a")
         gone(server, second, texts)
         asked_to_go(server, texts)
+    verdict("the log has its path", second + ": cannot open" in server.rest, server.rest)
     with Server("--unload-after", "1", model="a=" + MODEL) as server:
         idle(server, texts)
     code, said = usage("a=" + MODEL, "a=" + VECTORS)

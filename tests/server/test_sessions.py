@@ -5,6 +5,7 @@ import concurrent.futures
 import glob
 import json
 import os
+import shutil
 import socket
 import tempfile
 import urllib.parse
@@ -242,6 +243,15 @@ def bad_disk(folder):
                 (500, "session_damaged"), told)
         verdict("until it is deleted", s.ask("DELETE", "/v1/sessions/bad")[0] == 200 and
                 talk(s, asked(TURNS[:1]), 1, session="bad")[2]["session"]["saved"])
+    with Server("--sessions", folder) as s:
+        for name in glob.glob(folder + "/*"):  # where they were is no folder any more
+            shutil.rmtree(name)
+            with open(name, "w", encoding="utf-8"):
+                pass
+        _, _, told = talk(s, asked(TURNS[:1]), 1, session="lost")
+        verdict("one that cannot be written has a reason without a path",
+                not told["session"]["saved"] and "cannot" in told["session"]["error"] and
+                "/" not in told["session"]["error"], told)
 
 
 def old_ones(folder):
