@@ -14,6 +14,14 @@
 
 /* ---- opening ---- */
 
+static void warn_of_spelling(const rv_error *why)
+{
+    fprintf(stderr,
+            "ruvllm: warning: lessons are recognised by spelling alone: %s ('ruvllm pull minilm' "
+            "fetches what is missing)\n",
+            why->text);
+}
+
 /* Where it is not on this machine, or cannot be opened, lessons are recognised by spelling. */
 static void open_embedder(cli_learning *l, const cli *c, const cli_model *m)
 {
@@ -21,12 +29,13 @@ static void open_embedder(cli_learning *l, const cli *c, const cli_model *m)
     rv_open_options o = {.size = sizeof o, .quantize = 1};
     rvi_buf path = {0};
     rv_error why = {0};
-    if (!c->cache_dir || !rvi_hub_present(c->cache_dir, known)) return;
+    if (!c->cache_dir) return;
     rv_status st = rvi_hub_path(&path, c->cache_dir, known, &why);
-    if (!st) st = rv_model_open(&l->embedder, m->rt, path.data, &o, &why);
-    if (st)
-        fprintf(stderr, "ruvllm: warning: lessons are recognised by spelling alone: %s\n",
-                why.text);
+    if (!st && rvi_hub_present(c->cache_dir, known))
+        st = rv_model_open(&l->embedder, m->rt, path.data, &o, &why);
+    else if (!st && rvi_os_stat(path.data, NULL) != RVI_OS_NONE)
+        st = rvi_error(&why, RV_E_MODEL, "%s is not whole", path.data);
+    if (st) warn_of_spelling(&why);
     rvi_buf_deinit(&path);
 }
 
@@ -80,6 +89,13 @@ static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
     if (!embedder) open_embedder(l, c, m);
     o.embedder = l->embedder ? l->embedder : embedder;
     st = rv_learner_new(&l->l, m->m, &o, err);
+    if (st == RV_E_MODEL && l->embedder) {
+        const rv_error why = *err;
+        rv_model_close(&l->embedder);
+        o.embedder = NULL;
+        st = rv_learner_new(&l->l, m->m, &o, err);
+        if (!st) warn_of_spelling(&why);
+    }
     return st ? st : adopt_paused(l, err);
 }
 

@@ -275,6 +275,14 @@ if [ -e "$models/model.safetensors" ]; then
         >"$tmp/cache/models/all-MiniLM-L6-v2/model.safetensors"
     check "a damaged one is named" 0 "^recognised by spelling alone" "spelling alone: .*MiniLM" \
         "$rv" learn status -m $spm $gone
+    weights=$tmp/cache/models/all-MiniLM-L6-v2/model.safetensors
+    cp "$models/model.safetensors" "$weights"
+    head -c 8388608 /dev/urandom | dd of="$weights" bs=1048576 seek=60 conv=notrunc 2>/dev/null
+    check "one that computes nonsense too" 0 "^recognised by spelling alone" \
+        "spelling alone: .*damaged" "$rv" learn status -m $spm $gone
+    head -c 8388608 "$models/model.safetensors" >"$weights"
+    check "and one cut short" 0 "^recognised by spelling alone" "spelling alone: .*not whole" \
+        "$rv" learn status -m $spm $gone
     rm -r "$tmp/cache/models/all-MiniLM-L6-v2"
     check "status says that it is gone" 0 "^recognised by spelling alone" - \
         "$rv" learn status -m $spm $gone

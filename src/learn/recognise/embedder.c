@@ -111,6 +111,33 @@ static rv_status new_adapter(rvi_embedder *e, rv_error *err)
     return st;
 }
 
+/* Weights of the right shapes may be damaged, or another model's: then it cannot tell what anybody
+ * could. */
+static rv_status try_out(rvi_embedder *e, rv_error *err)
+{
+    static const char *const texts[] = {"What is the capital of France?",
+                                        "Which city is the capital of France?",
+                                        "How long must an egg be boiled?"};
+    enum { ASKED, SAME, OTHER, N };
+    rvi_ids ids[N] = {{0}};
+    rv_status st = RV_OK;
+    for (int i = 0; !st && i < N; i++)
+        st = rvi_tokenizer_encode(e->t, texts[i], strlen(texts[i]), 0, &ids[i], err);
+    for (int i = 0; !st && i < N; i++)
+        if (ids[i].len > RVI_EMBEDDER_COMPARED) st = RV_E_MODEL; /* no words of its own for these */
+    rvi_embedder_pair pairs[] = {
+        {ids[ASKED].data, ids[SAME].data, ids[ASKED].len, ids[SAME].len, 0},
+        {ids[ASKED].data, ids[OTHER].data, ids[ASKED].len, ids[OTHER].len, 0}};
+    if (!st) st = rvi_embedder_compare(e, pairs, RVI_COUNT(pairs), err);
+    if (!st && !(pairs[0].odds > 0 && pairs[1].odds < 0)) st = RV_E_MODEL;
+    if (st == RV_E_MODEL || st == RV_E_GENERATION)
+        st = rvi_error(err, RV_E_MODEL, "%s is damaged, or not all-MiniLM-L6-v2",
+                       e->m->source->name);
+    for (int i = 0; i < N; i++) rvi_ids_deinit(&ids[i]);
+    rvi_embedder_forget(e);
+    return st;
+}
+
 rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tokenizer *t,
                            rvi_backend *be, rv_error *err)
 {
@@ -144,13 +171,13 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
     for (int i = 0; !st && i < RVI_EMBEDDER_PAIRS; i++)
         st = rvi_seq_init(&e->seqs[i], e->pages, ROWS, err);
     if (!st) st = new_adapter(e, err);
-    if (st) {
+    if (!st) rvi_workspace_set_tap(e->ws, tap, e);
+    if (!st) st = try_out(e, err);
+    if (st)
         rvi_embedder_free(e);
-        return st;
-    }
-    rvi_workspace_set_tap(e->ws, tap, e);
-    *out = e;
-    return RV_OK;
+    else
+        *out = e;
+    return st;
 }
 
 void rvi_embedder_free(rvi_embedder *e)
