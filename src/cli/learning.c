@@ -478,88 +478,26 @@ static void print_background(const rvi_json *status, rvi_buf *out)
     rvi_buf_putc(out, '\n');
 }
 
-/* ---- thumbs and scores ---- */
-
-enum { HASH = 32 }; /* bytes before the JSON of a record of the log */
-
-typedef struct judgement {
-    uint64_t event;
-    bool bad;
-    double score;
-    const char *question, *answer;
-} judgement;
-
-typedef struct judgements {
-    rvi_arena *arena;
-    const char *user;
-    judgement *list;
-    size_t n, cap;
-} judgements;
-
-static bool add_judgement(judgements *j, const judgement *x)
+/* Through a store of its own, since the background may be using the learner's. (Stores on one
+ * connection to a database take turns.) */
+void cli_learning_judgements(const cli_learning *l, rvi_arena *arena, cli_judgements *out)
 {
-    if (j->n == j->cap) {
-        size_t cap = j->cap ? j->cap * 2 : 64;
-        judgement *grown = rvi_realloc_array(j->list, cap, sizeof *grown);
-        if (!grown) return false;
-        j->list = grown;
-        j->cap = cap;
-    }
-    j->list[j->n++] = *x;
-    return true;
+    rv_store store = {0};
+    *out = (cli_judgements){0};
+    if (!open_store(l, l->url ? &l->store : NULL, &store, NULL))
+        cli_judgements_read(out, &store, l->name, arena);
+    rv_store_close(&store);
 }
 
-static int note_event(void *ctx, uint64_t event, rv_bytes record)
-{
-    judgements *j = ctx;
-    const rvi_json *e;
-    if (record.len <= HASH || rvi_json_parse(&e, (const char *)record.data + HASH,
-                                             record.len - HASH, j->arena, "event", NULL))
-        return 0;
-    const rvi_json *kind = rvi_json_get(e, "kind");
-    if (strcmp(rvi_json_string(rvi_json_get(e, "user"), ""), j->user) != 0) return 0;
-    if (rvi_json_is_string(kind, "undo")) {
-        uint64_t target = (uint64_t)rvi_json_int(rvi_json_get(e, "target"), 0);
-        for (size_t i = j->n; i-- > 0;)
-            if (j->list[i].event == target)
-                memmove(&j->list[i], &j->list[i + 1], (--j->n - i) * sizeof *j->list);
-        return 0;
-    }
-    bool bad = rvi_json_is_string(kind, "thumb");
-    if (!bad && !rvi_json_is_string(kind, "score")) return 0;
-    judgement x = {event, bad, rvi_json_number(rvi_json_get(e, "score"), 0),
-                   rvi_json_string(rvi_json_get(e, "question"), ""),
-                   rvi_json_string(rvi_json_get(e, "given"), "")};
-    return !add_judgement(j, &x);
-}
-
-/* Those that were not taken back, by the log: through a store of its own, since the background may
- * be using the learner's. (Stores on one connection to a database take turns.) */
 static void print_judgements(const cli_learning *l, rvi_arena *a, rvi_buf *out)
 {
-    enum { SHOWN = 12, WIDTH = 60 };
-    rv_store store = {0};
-    judgements j = {.arena = a, .user = l->name};
-    if (!open_store(l, l->url ? &l->store : NULL, &store, NULL) &&
-        !store.read(store.ctx, "feedback", 1, note_event, &j, NULL) && j.n) {
-        rvi_buf_printf(out, "%zu judgement%s", j.n, j.n == 1 ? "" : "s");
-        rvi_buf_printf(out, j.n > SHOWN ? ", the last %d:\n" : "\n", SHOWN);
-        for (size_t i = j.n > SHOWN ? j.n - SHOWN : 0; i < j.n; i++) {
-            const judgement *x = &j.list[i];
-            const char *answer = cli_one_line(a, x->answer);
-            size_t len = strlen(answer), cut = RVI_MIN(len, (size_t)WIDTH);
-            while (cut < len && cut && (answer[cut] & 0xC0) == 0x80) cut--; /* a whole character */
-            rvi_buf_printf(out, "  %s\n    ", cli_one_line(a, x->question));
-            if (x->bad)
-                rvi_buf_puts(out, "bad: ");
-            else if (x->score >= 1)
-                rvi_buf_puts(out, "good: ");
-            else
-                rvi_buf_printf(out, "score %.3g: ", x->score);
-            rvi_buf_printf(out, "%.*s%s\n", (int)cut, answer, cut < len ? "..." : "");
-        }
-    }
-    rv_store_close(&store);
+    enum { SHOWN = 12 };
+    cli_judgements j = {0};
+    cli_learning_judgements(l, a, &j);
+    if (j.n) rvi_buf_printf(out, "%zu judgement%s", j.n, j.n == 1 ? "" : "s");
+    if (j.n) rvi_buf_printf(out, j.n > SHOWN ? ", the last %d:\n" : "\n", SHOWN);
+    for (size_t i = j.n > SHOWN ? j.n - SHOWN : 0; i < j.n; i++)
+        cli_judgement_write(&j.list[i], a, out);
     rvi_free(j.list);
 }
 

@@ -211,6 +211,20 @@ check "and not found again" 1 - "nothing that was taught contains 'weav'" \
 check "so is what was corrected since" 0 "^    purple (taken back or corrected before)$" - \
     "$rv" learn forget purple -m $spm --adapter ended
 says "and what took its place stays" "green" "$rv" run $spm "$ask" --greedy -n 8 --adapter ended
+printf 'Tell of Zim.\n/good\n/bad\nTell of Zam.\n/good\n/fix zap\n' >"$tmp/judged.txt"
+"$rv" chat $spm -n 4 --adapter judged <"$tmp/judged.txt" >"$tmp/none" 2>&1
+check "judgements of a text are found" 1 - "'zim' is in these 2, " \
+    "$rv" learn forget zim -m $spm --adapter judged
+verdict "and listed" 1 1 "" "^    bad: "
+check "they are forgotten too" 0 "^Forgotten 2 judgements:$" - \
+    "$rv" learn forget zim -m $spm --adapter judged -y
+verdict "a score under a later one leaves its step" 0 0 "^The step of 1 score stays" ""
+check "they are shown no more, and the others are" 0 "^1 judgement$" - \
+    "$rv" learn status -m $spm --adapter judged
+check "what was not forgotten can be undone" 0 "^No longer: zap" - \
+    "$rv" learn undo -m $spm --adapter judged
+check "a lesson and judgements as JSON" 0 '"judgements":\[{"question":"Tell of Zam."' - \
+    "$rv" learn forget zam -m $spm --adapter judged -y --json
 "$rv" teach $spm -q "$ask" -a "blue." --adapter shade >"$tmp/none" 2>&1
 "$rv" learn undo -m $spm --adapter shade >"$tmp/none" 2>&1
 "$rv" teach $spm -q "$ask" -a "blue green" --adapter shade >"$tmp/none" 2>&1

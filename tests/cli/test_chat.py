@@ -798,6 +798,7 @@ def forgetting():
     for answer, status in ((b"n", 1), (b"y", 0)):
         t = Terminal("smith", "-m", MODEL, command="learn", model="forget")
         text = t.wait(b"[y/N] ")
+        verdict("it is said how many", b"Forget these 2 lessons? " in text, text)
         verdict("several lessons are shown", b"Vor" in text and b"Vex" in text, text)
         t.send(answer + b"\r")
         verdict(f"and go or stay: {answer}", t.end() == status, t.seen)
