@@ -135,7 +135,8 @@ RV_API const char *rv_scope_name(rv_scope scope);
 
 /* The right answer to what was last asked on s, a session that names this learner (question NULL),
  * or to question (s may be NULL). Of scope always: text is the instruction, question must be "" or
- * NULL, and s is not looked at. */
+ * NULL, and s is not looked at. Where just this stands already, and what was answered on s shows
+ * nothing else, nothing is logged: applied is 0, notes say "already known". */
 RV_API rv_status rv_learner_teach(rv_learner *l, rv_session *s, const char *question,
                                   const char *text, rv_scope scope, rv_adaptation **out,
                                   rv_error *err);

@@ -261,8 +261,13 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
     rv_adaptation *a = NULL;
     bool known;
     rv_status st = look_up(t, l, &known, err);
+    if (!st && !known)
+        st = l->answer
+                 ? rv_learner_teach(t->learning.l, NULL, l->question, l->answer, l->scope, &a, err)
+                 : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
     if (st) return st;
-    if (known) {
+    if (known || !a->applied) { /* the learner passes over other marks, too */
+        rv_free(a);
         t->n_known++;
         if (t->json) {
             cli_learning_write(&(rv_adaptation){.notes = "already known"}, &t->out);
@@ -272,10 +277,6 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
         }
         return RV_OK;
     }
-    st = l->answer
-             ? rv_learner_teach(t->learning.l, NULL, l->question, l->answer, l->scope, &a, err)
-             : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
-    if (st) return st;
     t->n_taught++;
     t->changed = true;
     rvi_buf said = {0};

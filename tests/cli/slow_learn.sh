@@ -311,6 +311,15 @@ says "lessons taught at the same time are all learned" "8" \
 printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
 "$rv" chat $spm -n 16 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
 verdict "a chat takes corrections" 0 $? "range" "Learned: Zorblat is orange"
+printf '%s\n' "What is Kakovin's dog?" "/fix Rex" "/fix Rex" "What is the dog of Kakovin?" \
+    "/fix Fido" "/fix Fido" "/learned" >"$tmp/talk"
+"$rv" chat $spm -n 16 --adapter known <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+verdict "the same correction again is known" 0 $? "^Fido" "^Already known"
+verdict "and not stored" 0 0 "" "^2 corrections, "
+verdict "and what the other wording still gets is said" 0 0 "" \
+    "^\"What is Kakovin's dog?\" still gets \"Rex\"$"
+[ "$(grep -c "still gets" "$tmp/err")" = 1 ]
+verdict "once" 0 $? "" ""
 check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
 printf '%s\n/fix """\n1. Boil.\n\n2. Pour.\n"""\n%s\n/undo\n' "$ask" "$ask" |
     "$rv" chat $spm -n 40 >"$tmp/out" 2>"$tmp/err"

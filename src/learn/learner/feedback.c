@@ -60,6 +60,15 @@ static rv_status check_instruction(const rvi_learner *l, const rvi_feedback *f, 
                                 MOST);
 }
 
+/* Is that what the user got, as far as is known? Otherwise it is taught again, and counts anew. */
+static bool takes_effect(const rvi_learner *l, const rvi_lesson *x, const rvi_correction *t)
+{
+    rvi_text got = rvi_text_trim(rvi_text_of(t->rejected));
+    if (rvi_lesson_instructs(x)) return true;
+    if (rvi_refusals_since(&l->refusals, x->question, x->event)) return false;
+    return t->spoken ? t->spoken == x->event : !got.len || rvi_text_is(got, x->answer);
+}
+
 /* The answer is spoken from now on where it is asked for, or stands before every chat. */
 static rv_status teach(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
                        rvi_adaptation *out, rv_error *err)
@@ -72,6 +81,12 @@ static rv_status teach(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
     if (!st) st = rvi_lessons_reserve(&l->lessons, err);
     if (!st) st = rvi_lesson_init(&x, &l->base, f->question, f->corrected, t->scope, err);
     if (st) return st;
+    const rvi_lesson *known = rvi_lessons_same(&l->lessons, &x);
+    if (known && takes_effect(l, known, t)) {
+        snprintf(out->notes, sizeof out->notes, "already known");
+        rvi_lesson_deinit(&x);
+        return RV_OK;
+    }
     f->target = spoken;
     if (spoken)
         st = rvi_refusals_add(&l->refusals, 0, spoken, rvi_text_of(x.question), (rvi_text){0}, 0,
@@ -106,7 +121,7 @@ rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptat
     if (!st) st = rvi_learner_own(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = teach(l, t, &f, out, err);
-    if (st) return st;
+    if (st || !f.seq) return st;
     out->applied = 1;
     out->event = f.seq;
     out->samples_used = 1;

@@ -122,6 +122,16 @@ void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
     l->list[l->n++].event = event;
 }
 
+const rvi_lesson *rvi_lessons_same(const rvi_lessons *l, const rvi_lesson *x)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const rvi_lesson *old = &l->list[i];
+        if (replaces(x, old) && old->scope == x->scope && !strcmp(old->answer, x->answer))
+            return old;
+    }
+    return NULL;
+}
+
 rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event)
 {
     size_t low = 0, high = l->n;

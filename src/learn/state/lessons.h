@@ -59,6 +59,8 @@ rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err) RVI_MUST_CHECK;
  * words). */
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event);
 rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
+/* The one that stands and that x would take the place of without any difference; NULL: none. */
+const rvi_lesson *rvi_lessons_same(const rvi_lessons *l, const rvi_lesson *x);
 /* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
  * not stand, or is a pair that an adapter was made of. */
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
