@@ -365,7 +365,44 @@ void cli_learning_report(const cli *c, rv_adaptation *a, const char *said, bool 
     rv_free(a);
 }
 
-static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
+/* Was this lesson, or pair, trained into a generation that is out of use since? */
+static bool is_rolled_back(const rvi_json *x, const rvi_json *generations)
+{
+    long long number = rvi_json_int(rvi_json_get(x, "generation"), 0);
+    for (size_t i = 0; number && i < rvi_json_count(generations); i++) {
+        const rvi_json *g = rvi_json_at(generations, i);
+        if (rvi_json_int(rvi_json_get(g, "number"), 0) == number)
+            return rvi_json_bool(rvi_json_get(g, "rolled_back"), false);
+    }
+    return false;
+}
+
+/* How many there are, and how far they are in weights. */
+static void print_counts(const rvi_json *status, rvi_buf *out)
+{
+    const rvi_json *list = rvi_json_get(status, "learned");
+    long long n = rvi_json_int(rvi_json_get(status, "lessons"), 0), n_back = 0,
+              waiting = rvi_json_int(rvi_json_get(status, "waiting"), 0);
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        n_back += is_rolled_back(rvi_json_at(list, i), rvi_json_get(status, "generations"));
+    if (!n)
+        rvi_buf_puts(out, "no corrections");
+    else
+        rvi_buf_printf(out, "%lld correction%s, ", n, n == 1 ? "" : "s");
+    if (n && waiting == n)
+        rvi_buf_puts(out, "not trained yet");
+    else if (waiting)
+        rvi_buf_printf(out, "%lld not trained yet", waiting);
+    if (n_back && n_back == n)
+        rvi_buf_puts(out, "training rolled back");
+    else if (n_back)
+        rvi_buf_printf(out, "%straining of %lld rolled back", waiting ? ", " : "", n_back);
+    else if (n && !waiting)
+        rvi_buf_puts(out, "trained");
+}
+
+static void print_lessons(const rvi_json *lessons, const rvi_json *generations, rvi_arena *a,
+                          rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(lessons); i++) {
         const rvi_json *x = rvi_json_at(lessons, i);
@@ -374,7 +411,8 @@ static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "answer"), "")));
         if (generation)
-            rvi_buf_printf(out, "(generation %d", generation);
+            rvi_buf_printf(out, "(generation %d%s", generation,
+                           is_rolled_back(x, generations) ? ", rolled back" : "");
         else
             rvi_buf_puts(out, "(waits for training");
         if (!strcmp(rvi_json_string(rvi_json_get(x, "scope"), ""), "exact"))
@@ -399,7 +437,8 @@ static void print_instructions(const rvi_json *list, rvi_arena *a, rvi_buf *out)
             cli_one_line(a, rvi_json_string(rvi_json_get(rvi_json_at(list, i), "text"), "")));
 }
 
-static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
+static void print_preferences(const rvi_json *list, const rvi_json *generations, rvi_arena *a,
+                              rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         const rvi_json *x = rvi_json_at(list, i);
@@ -407,7 +446,8 @@ static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "chosen"), "")),
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "rejected"), "")),
-                       rvi_json_bool(rvi_json_get(x, "trained"), false)
+                       is_rolled_back(x, generations) ? "(training rolled back)"
+                       : rvi_json_bool(rvi_json_get(x, "trained"), false)
                            ? "(trained)"
                            : "(waits for 'learn run --deep')");
     }
@@ -520,19 +560,10 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
     const rvi_json *s = NULL;
     rv_status st = cli_learning_status(l, &arena, &s, err);
     if (!st) {
-        const rvi_json *preferences = rvi_json_get(s, "preferences");
+        const rvi_json *preferences = rvi_json_get(s, "preferences"),
+                       *generations = rvi_json_get(s, "generations");
         size_t n = rvi_json_count(preferences);
-        long long lessons = rvi_json_int(rvi_json_get(s, "lessons"), 0),
-                  waiting = rvi_json_int(rvi_json_get(s, "waiting"), 0);
-        if (lessons) rvi_buf_printf(out, "%lld correction%s, ", lessons, lessons == 1 ? "" : "s");
-        if (!lessons)
-            rvi_buf_puts(out, "no corrections");
-        else if (waiting == lessons)
-            rvi_buf_puts(out, "not trained yet");
-        else if (waiting)
-            rvi_buf_printf(out, "%lld not trained yet", waiting);
-        else
-            rvi_buf_puts(out, "trained");
+        print_counts(s, out);
         bool paused = rvi_json_bool(rvi_json_get(s, "paused"), false);
         rvi_buf_puts(out, paused ? "; training is paused\n" : "\n");
         rvi_buf_puts(out, l->embedder ? "recognised by meaning, with all-MiniLM-L6-v2\n"
@@ -546,12 +577,12 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
                                   : "a correction that is only likely to be asked for takes no "
                                     "part: reading it would not help this model\n");
         print_background(s, out);
-        print_lessons(rvi_json_get(s, "learned"), &arena, out);
+        print_lessons(rvi_json_get(s, "learned"), generations, &arena, out);
         print_instructions(rvi_json_get(s, "instructions"), &arena, out);
         if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");
-        print_preferences(preferences, &arena, out);
+        print_preferences(preferences, generations, &arena, out);
         print_judgements(l, &arena, out);
-        print_generations(rvi_json_get(s, "generations"), out);
+        print_generations(generations, out);
         if (out->data) cli_hush(out->data, out->len);
     }
     rvi_arena_deinit(&arena);

@@ -381,6 +381,18 @@ kill "$holder"
 known='weights alone answer 1 of 1, and 2 of 2 other wordings; 1 of 1 neighbours unchanged'
 check "training ends with what it saw" 0 "^asked again: $known$" "" \
     "$rv" teach $spm -q "Who is Vor?" -a "A smith." --background --adapter trained
+check "what is trained" 0 "^1 correction, trained$" - "$rv" learn status -m $spm --adapter trained
+"$rv" learn rollback 0 -m $spm --adapter trained >"$tmp/none" 2>&1
+check "its training rolled back" 0 "^1 correction, training rolled back$" - \
+    "$rv" learn status -m $spm --adapter trained
+verdict "said of the lesson too" 0 0 "A smith.  (generation 1, rolled back)$" ""
+"$rv" teach $spm -q "Who is Vex?" -a "A baker." --adapter trained >"$tmp/none" 2>&1
+check "beside another lesson" 0 "^2 corrections, 1 not trained yet, training of 1 rolled back$" - \
+    "$rv" learn status -m $spm --adapter trained
+"$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
+"$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
+check "until that is taken back" 0 "^1 correction, trained$" - \
+    "$rv" learn status -m $spm --adapter trained
 "$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
 check "an undone lesson in an adapter" 0 "^Adapters that were trained on 1 of 1 are erased" - \
     "$rv" learn forget smith -m $spm --adapter trained
