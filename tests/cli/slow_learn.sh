@@ -211,6 +211,16 @@ check "and not found again" 1 - "nothing that was taught contains 'weav'" \
 check "so is what was corrected since" 0 "^    purple (taken back or corrected before)$" - \
     "$rv" learn forget purple -m $spm --adapter ended
 says "and what took its place stays" "green" "$rv" run $spm "$ask" --greedy -n 8 --adapter ended
+steps=$(seq 1 250)
+check "a long lesson is shown whole" 0 "^250$" "" \
+    "$rv" teach $spm -q "How is a Zonk built?" -a "$steps" --adapter long --ctx 2048
+check "and spoken whole, whatever the default limit is" 0 "^250$" "" \
+    "$rv" run $spm "How is a Zonk built?" --adapter long --ctx 2048
+echo "How is a Zonk built?" >"$tmp/talk"
+"$rv" chat $spm --adapter long --ctx 2048 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+verdict "in a chat too" 0 $? "^250$" ""
+check "but not beyond a limit that is given" 0 "^1$" - \
+    "$rv" run $spm "How is a Zonk built?" --adapter long -n 9
 printf 'Tell of Zim.\n/good\n/bad\nTell of Zam.\n/good\n/fix zap\n' >"$tmp/judged.txt"
 "$rv" chat $spm -n 4 --adapter judged <"$tmp/judged.txt" >"$tmp/none" 2>&1
 check "judgements of a text are found" 1 - "'zim' is in these 2, " \
