@@ -135,7 +135,8 @@ RV_API const char *rv_scope_name(rv_scope scope);
 
 /* The right answer to what was last asked on s, a session that names this learner (question NULL),
  * or to question (s may be NULL). Of scope always: text is the instruction, question must be "" or
- * NULL, and s is not looked at. */
+ * NULL, and s is not looked at. Where just this stands already, and what was answered on s shows
+ * nothing else, nothing is logged: applied is 0, notes say "already known". */
 RV_API rv_status rv_learner_teach(rv_learner *l, rv_session *s, const char *question,
                                   const char *text, rv_scope scope, rv_adaptation **out,
                                   rv_error *err);
@@ -167,14 +168,18 @@ RV_API rv_status rv_learner_undo_own(rv_learner *l, rv_adaptation **out, rv_erro
  * they can be taken back; notes tell how many. What was forgotten since stays forgotten. */
 RV_API rv_status rv_learner_undo_to(rv_learner *l, uint64_t version, rv_adaptation **out,
                                     rv_error *err);
-/* Removes what was taught with this text in its question or answer, for good. Generations that were
- * trained on it are erased, from the store and from dir, and what else they held waits to be
- * trained again without it; notes tell how many, and what could not be erased yet: that is tried
- * again by the next forgetting, undoing or rolling back, and when a learner opens the state.
- * Learners that share the store erase their copies when they learn of it. */
+/* Removes lessons and judgements with these words (whatever their case and punctuation) in question
+ * or answer, for good; applied is 0, and nothing changes, where there are none. What was not
+ * forgotten can still be taken back. A score's step goes with it unless a later score, which is not
+ * forgotten, was made from there. Generations that were trained on a lesson are erased, from the
+ * store and from dir, and what else they held waits to be trained again without it; notes tell how
+ * many, and what could not be erased yet: that is tried again by the next forgetting, undoing or
+ * rolling back, and when a learner opens the state. Learners that share the store erase their
+ * copies when they learn of it. */
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out,
                                    rv_error *err);
-/* The same for what one event taught, as rv_learner_status numbers them, and nothing else.
+/* The same for what one event taught or judged, as rv_learner_status and the log number them, and
+ * nothing else.
  * RV_E_NOT_FOUND: it taught nothing. */
 RV_API rv_status rv_learner_forget_one(rv_learner *l, uint64_t event, rv_adaptation **out,
                                        rv_error *err);

@@ -104,10 +104,18 @@ static void ask_again(cli_chat_state *t, const char *same)
 typedef struct judged {
     const char *question, *answer; /* taught; answer NULL: nothing was */
     rv_scope scope;
-    const rv_learn_plan *spoken; /* or read, and turned down; NULL: no lesson was */
+    const rv_learn_plan *spoken; /* or read, and turned down or corrected; NULL: no lesson was */
     cli_glance *before;          /* what was answered; NULL: nobody looked */
     const char *same;            /* what to say where the question gets the same answer again */
 } judged;
+
+static void say(cli_chat_state *t, rvi_buf *line)
+{
+    if (!line->data || !line->len || line->failed) return;
+    cli_hush_line(line->data, line->len);
+    cli_remark(t, "%s", line->data);
+    line->len = 0;
+}
 
 /* Says whether it is so now. */
 static void look_again(cli_chat_state *t, const judged *j)
@@ -126,11 +134,13 @@ static void look_again(cli_chat_state *t, const judged *j)
     else if (j->spoken)
         st =
             cli_second_look_refused(t->learning.l, t->session, j->question, j->spoken, &line, &err);
-    if (st) cli_remark_error(t, &err);
-    if (!st && line.data && !line.failed) {
-        cli_hush_line(line.data, line.len);
-        cli_remark(t, "%s", line.data);
-    }
+    if (!st) say(t, &line);
+    if (!st && j->answer && j->spoken && strcmp(j->answer, j->spoken->answer) != 0)
+        st = cli_second_look_kept(t->learning.l, t->session, j->spoken, &line, &err);
+    if (st)
+        cli_remark_error(t, &err);
+    else
+        say(t, &line);
     rvi_buf_deinit(&line);
 }
 
@@ -283,6 +293,7 @@ void cli_chat_fix(cli_chat_state *t, const char *argument)
                                                                    : "";
     if (!st) st = rv_learner_teach(l, asked ? NULL : t->session, asked, argument, scope, &a, &err);
     judged j = {.question = question.data ? question.data : "", .answer = argument, .scope = scope};
+    if (t->plan && t->plan->slot) j.spoken = t->plan;
     show_change(t, st, a, said.data, scope == RV_SCOPE_ALWAYS ? NULL : &j, &err);
     if (!st && !t->hinted && cli_learning_hint(&t->learning)) {
         cli_remark(t, "(%s)", cli_learning_hint(&t->learning));

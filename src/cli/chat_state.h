@@ -32,7 +32,8 @@ typedef struct cli_chat_state {
     bool same_seed;       /* of the next answer: as of the last one */
     bool is_captured;     /* the conversation's last answer is what the learner can judge */
     rv_learn_plan *plan;  /* what took part in the last answer; NULL: nothing */
-    bool hinted;          /* was told what lessons are recognised by */
+    bool hinted;          /* was told what lessons are recognised by, */
+    bool told_cut;        /* and that an answer was cut */
     size_t n_lines;       /* that were read; 0: on a terminal */
     /* on a terminal alone */
     cli_editor *editor;

@@ -66,16 +66,29 @@ static void remark_full(const cli_chat_state *t, const char *what, size_t n_toke
 
 /* ---- turns ---- */
 
-static void remark_answer(const cli_chat_state *t, const rv_answer *g)
+static void remark_cut(const cli_chat_state *t, const rv_answer *g, bool full)
 {
-    int context = rv_session_context(t->session);
-    size_t used = (size_t)g->n_prompt + g->n_ids;
-    if (g->finish == RV_FINISH_CANCELLED)
-        cli_remark(t, "(stopped)");
-    else if (g->finish == RV_FINISH_LENGTH && used >= (size_t)context)
-        remark_full(t, "The answer ends here because the context is full", used);
-    else if (g->finish == RV_FINISH_LENGTH)
-        cli_remark(t, "(cut at %zu tokens; /max N allows more)", g->n_ids);
+    if (full && t->editor)
+        remark_full(t, "The answer ends here because the context is full",
+                    (size_t)g->n_prompt + g->n_ids);
+    else if (full)
+        cli_remark(t, "(cut at %zu tokens, where the context is full; --ctx N makes it larger)",
+                   g->n_ids);
+    else
+        cli_remark(t, "(cut at %zu tokens; %s N allows more)", g->n_ids, t->editor ? "/max" : "-n");
+}
+
+/* In a pipe, what nobody there has asked for, once. */
+static void remark_answer(cli_chat_state *t, const rv_answer *g)
+{
+    bool full = (size_t)g->n_prompt + g->n_ids >= (size_t)rv_session_context(t->session);
+    bool cut = g->finish == RV_FINISH_LENGTH;
+    if (cut && (t->editor || (!t->told_cut && (full || !t->g->max_given)))) {
+        remark_cut(t, g, full);
+        t->told_cut = true;
+    }
+    if (!t->editor) return;
+    if (g->finish == RV_FINISH_CANCELLED) cli_remark(t, "(stopped)");
     if (t->c->verbose)
         cli_remark(t, "%zu tokens, %.1f/s; prompt %d, %d of it reused, %.2f s; seed %llu", g->n_ids,
                    cli_rate(g->n_ids, g->seconds), g->n_prompt, g->n_reused, g->prompt_seconds,
@@ -161,7 +174,10 @@ rv_status cli_chat_answer(cli_chat_state *t, bool *answered, rv_error *err)
     if (!st && !full) {
         if (!t->g->seed_given && !t->same_seed) t->g->sampling.seed = rvi_os_random();
         st = cli_chat_begin_learned(t, err);
+        int most = t->g->options.max_tokens;
+        t->g->options.max_tokens = cli_generation_most(t->g, t->model.m, t->plan);
         if (!st) st = cli_answer(t->g, t->session, ids, n, true, &g, err);
+        t->g->options.max_tokens = most;
         fputc('\n', stdout);
         if (fflush(stdout) && !st)
             st = rvi_error(err, RV_E_IO, "cannot write the answer: %s", strerror(errno));
@@ -181,7 +197,7 @@ rv_status cli_chat_answer(cli_chat_state *t, bool *answered, rv_error *err)
                 st = add.code;
             }
         }
-        if (t->editor && !st) remark_answer(t, g);
+        if (!st) remark_answer(t, g);
     }
     rv_free(g);
     rv_free(ids);
@@ -347,8 +363,10 @@ static void set_max(cli_chat_state *t, const char *argument)
     long v = strtol(argument, &end, 10);
     if (*argument && (*end || errno || v < 1 || v > 1000000000))
         cli_remark(t, "/max takes a whole number, at least 1.");
-    else if (*argument)
+    else if (*argument) {
         t->g->options.max_tokens = (int)v;
+        t->g->max_given = true;
+    }
     cli_remark(t, "Answers have at most %d tokens.", t->g->options.max_tokens);
 }
 

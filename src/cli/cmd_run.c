@@ -187,6 +187,15 @@ static rv_status write_json(const run *r, const rv_answer *g, const rv_checked *
     return st;
 }
 
+/* Says that an answer was cut where nobody said that it should be. */
+static void tell_cut(const run *r, const rv_answer *g)
+{
+    bool full = (size_t)g->n_prompt + g->n_ids >= (size_t)rv_session_context(r->session);
+    if (g->finish != RV_FINISH_LENGTH || (r->g.max_given && !full)) return;
+    fprintf(stderr, "ruvllm: cut at %zu tokens%s\n", g->n_ids,
+            full ? ", where the context is full; --ctx N makes it larger" : "; -n N allows more");
+}
+
 /* The end of an answer whose text has been printed as it came. */
 static int end_plain(const run *r, const rv_answer *g)
 {
@@ -195,6 +204,7 @@ static int end_plain(const run *r, const rv_answer *g)
         for (size_t i = 0; i < g->n_ids; i++) rvi_buf_printf(&out, i ? ",%d" : "%d", g->ids[i]);
     rvi_buf_puts(&out, "\n");
     int code = cli_print(&out);
+    tell_cut(r, g);
     if (r->c->verbose)
         fprintf(stderr,
                 "%d prompt tokens in %.2f s, %zu tokens in %.2f s (%.1f/s; %d guessed, %d right), "
@@ -214,8 +224,11 @@ static rv_status answer(run *r, int32_t **ids, size_t *n, rv_answer **g, rv_chec
     rv_status st = RV_OK;
     for (int try = 0;; try++) {
         const int32_t *given = r->ids ? r->given : *ids;
+        rv_learn_plan *plan = NULL;
         if (!st && r->learning.l)
-            st = cli_conversation_begin(r->learning.l, r->session, &r->talk, NULL, err);
+            st = cli_conversation_begin(r->learning.l, r->session, &r->talk, &plan, err);
+        r->g.options.max_tokens = cli_generation_most(&r->g, r->model.m, plan);
+        rv_free(plan);
         if (!st) st = cli_answer(&r->g, r->session, given, *n, !r->json && !checks, g, err);
         if (!st && checks)
             st = rv_tools_check(r->calls.t, (*g)->text, (*g)->text_len, checked, err);

@@ -261,8 +261,13 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
     rv_adaptation *a = NULL;
     bool known;
     rv_status st = look_up(t, l, &known, err);
+    if (!st && !known)
+        st = l->answer
+                 ? rv_learner_teach(t->learning.l, NULL, l->question, l->answer, l->scope, &a, err)
+                 : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
     if (st) return st;
-    if (known) {
+    if (known || !a->applied) { /* the learner passes over other marks, too */
+        rv_free(a);
         t->n_known++;
         if (t->json) {
             cli_learning_write(&(rv_adaptation){.notes = "already known"}, &t->out);
@@ -272,10 +277,6 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
         }
         return RV_OK;
     }
-    st = l->answer
-             ? rv_learner_teach(t->learning.l, NULL, l->question, l->answer, l->scope, &a, err)
-             : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
-    if (st) return st;
     t->n_taught++;
     t->changed = true;
     rvi_buf said = {0};
@@ -385,6 +386,7 @@ static rv_status show_answer(teach *t, rv_error *err)
     cli_conversation talk = {0};
     rv_session *s = NULL;
     rv_answer *out = NULL;
+    rv_learn_plan *plan = NULL;
     rvi_buf json = {0};
     int32_t *ids = NULL;
     size_t n = 0;
@@ -398,7 +400,8 @@ static rv_status show_answer(teach *t, rv_error *err)
     if (!st) st = cli_generation_session(t->c, &g, &t->model, &s, err);
     if (!st) st = look_again(t, s, err);
     if (!st) st = cli_conversation_json(&talk, &json, err);
-    if (!st) st = cli_conversation_begin(t->learning.l, s, &json, NULL, err);
+    if (!st) st = cli_conversation_begin(t->learning.l, s, &json, &plan, err);
+    g.options.max_tokens = cli_generation_most(&g, t->model.m, plan);
     if (!st) st = cli_answer(&g, s, ids, n, false, &out, err);
     if (!st && t->json) {
         rvi_buf_puts(&t->out, "{\"answer\":");
@@ -408,6 +411,7 @@ static rv_status show_answer(teach *t, rv_error *err)
         rvi_buf_printf(&t->out, "%s\n", out->text);
     }
     rv_free(out);
+    rv_free(plan);
     rv_session_free(&s);
     rv_free(ids);
     rvi_buf_deinit(&json);

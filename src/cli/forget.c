@@ -1,6 +1,6 @@
 /* Removing what was taught by a piece of its text. The learner finds texts by whole words; here a
- * part of a word will do, so each lesson that is meant is looked for here and forgotten by its
- * number. */
+ * part of a word will do, since the user sees what is meant: each lesson and judgement is looked
+ * for here and forgotten by its number. */
 #include "cli/forget.h"
 
 #include <string.h>
@@ -42,6 +42,8 @@ static const char ended[] = "ended";
 typedef struct found {
     const rvi_json *items[1000]; /* corrections, those of them that ended, the rest */
     size_t n, n_trained;
+    cli_judgements judged;
+    int n_steps;            /* of scores, that stay */
     const rvi_json *before; /* the status */
     rvi_arena arena;
     char left[512]; /* what could not be erased yet */
@@ -72,7 +74,24 @@ static rv_status find(found *f, const cli_learning *l, const char *part, rv_erro
             if (in) add(f, x);
         }
     }
-    return st;
+    if (st) return st;
+    cli_judgements *j = &f->judged;
+    size_t n = 0;
+    cli_learning_judgements(l, &f->arena, j);
+    for (size_t i = 0; i < j->n; i++) {
+        const cli_judgement x = j->list[i];
+        if (contains(x.question, part) || contains(x.answer, part) || contains(x.began, part))
+            j->list[n++] = x;
+    }
+    j->n = n;
+    return RV_OK;
+}
+
+static void write_counts(const found *f, rvi_buf *out)
+{
+    size_t n = f->judged.n;
+    if (f->n) rvi_buf_printf(out, "%zu lesson%s", f->n, f->n == 1 ? "" : "s");
+    if (n) rvi_buf_printf(out, "%s%zu judgement%s", f->n ? " and " : "", n, n == 1 ? "" : "s");
 }
 
 static bool has_ended(const found *f, const rvi_json *x)
@@ -98,7 +117,18 @@ static void write_found(found *f, rvi_buf *out)
                            cli_one_line(&f->arena, member(x, preference ? "chosen" : "answer")),
                            has_ended(f, x) ? " (taken back or corrected before)" : "");
     }
+    for (size_t i = 0; i < f->judged.n; i++)
+        cli_judgement_write(&f->judged.list[i], &f->arena, out);
     if (out->data) cli_hush(out->data, out->len);
+}
+
+static void put_pair(rvi_buf *out, size_t before, const char *question, const char *answer)
+{
+    rvi_buf_puts(out, before ? ",{\"question\":" : "{\"question\":");
+    rvi_json_write_string(out, question, strlen(question));
+    rvi_buf_puts(out, ",\"answer\":");
+    rvi_json_write_string(out, answer, strlen(answer));
+    rvi_buf_putc(out, '}');
 }
 
 static void write_json(const found *f, rvi_buf *out)
@@ -106,20 +136,18 @@ static void write_json(const found *f, rvi_buf *out)
     rvi_buf_puts(out, "{\"forgotten\":[");
     for (size_t i = 0; i < f->n; i++) {
         const rvi_json *x = f->items[i];
-        const char *question = member(x, "question"),
-                   *answer = member(x, rvi_json_get(x, "chosen") ? "chosen"
-                                       : rvi_json_get(x, "text") ? "text"
-                                                                 : "answer");
-        rvi_buf_puts(out, i ? ",{\"question\":" : "{\"question\":");
-        rvi_json_write_string(out, question, strlen(question));
-        rvi_buf_puts(out, ",\"answer\":");
-        rvi_json_write_string(out, answer, strlen(answer));
-        rvi_buf_putc(out, '}');
+        put_pair(out, i, member(x, "question"),
+                 member(x, rvi_json_get(x, "chosen") ? "chosen"
+                           : rvi_json_get(x, "text") ? "text"
+                                                     : "answer"));
     }
+    rvi_buf_puts(out, "],\"judgements\":[");
+    for (size_t i = 0; i < f->judged.n; i++)
+        put_pair(out, i, f->judged.list[i].question, f->judged.list[i].answer);
     rvi_buf_printf(out, "],\"in_adapters\":%zu}\n", f->n_trained);
 }
 
-/* Several lessons go only if the user, who sees them, says so: here, or before by -y. */
+/* Several go only if the user, who sees them, says so: here, or before by -y. */
 static rv_status confirm(found *f, const char *text, rv_error *err)
 {
     rvi_buf list = {0}, line = {0};
@@ -127,7 +155,10 @@ static rv_status confirm(found *f, const char *text, rv_error *err)
     write_found(f, &list);
     fputs(list.data ? list.data : "", stderr);
     if (asks) {
-        fprintf(stderr, "Forget these %zu? [y/N] ", f->n);
+        rvi_buf counts = {0};
+        write_counts(f, &counts);
+        fprintf(stderr, "Forget these %s? [y/N] ", counts.data ? counts.data : "");
+        rvi_buf_deinit(&counts);
         fflush(stderr);
         yes = cli_read_line(stdin, &line) && (line.data[0] == 'y' || line.data[0] == 'Y');
     }
@@ -138,21 +169,29 @@ static rv_status confirm(found *f, const char *text, rv_error *err)
                 : rvi_error(err, RV_E_CONFIG,
                             "'%s' is in these %zu, so nothing was forgotten: -y forgets them all, "
                             "a longer text fewer",
-                            text, f->n);
+                            text, f->n + f->judged.n);
 }
 
-static rv_status forget_all(found *f, cli_learning *l, rv_error *err)
+static rv_status forget_one(found *f, cli_learning *l, uint64_t event, rv_error *err)
 {
     static const char still[] = "still to be erased: ";
+    rv_adaptation *a = NULL;
+    rv_status st = rv_learner_forget_one(l->l, event, &a, err);
+    const char *left = a ? strstr(a->notes, still) : NULL;
+    if (left) snprintf(f->left, sizeof f->left, "%s", left + strlen(still));
+    f->n_steps += a && strstr(a->notes, "the step of");
+    rv_free(a);
+    return st;
+}
+
+/* The newest first: a score's step can be taken back while no later one was made from it. */
+static rv_status forget_all(found *f, cli_learning *l, rv_error *err)
+{
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < f->n; i++) {
-        uint64_t event = (uint64_t)rvi_json_int(rvi_json_get(f->items[i], "event"), 0);
-        rv_adaptation *a = NULL;
-        st = rv_learner_forget_one(l->l, event, &a, err);
-        const char *left = a ? strstr(a->notes, still) : NULL;
-        if (left) snprintf(f->left, sizeof f->left, "%s", left + strlen(still));
-        rv_free(a);
-    }
+    for (size_t i = f->judged.n; !st && i-- > 0;)
+        st = forget_one(f, l, f->judged.list[i].event, err);
+    for (size_t i = 0; !st && i < f->n; i++)
+        st = forget_one(f, l, (uint64_t)rvi_json_int(rvi_json_get(f->items[i], "event"), 0), err);
     return st;
 }
 
@@ -164,18 +203,25 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
     rv_status st = cli_learning_check("the text to forget", text, strlen(text), err);
     if (!st && (!f || !put_lower(&part, text))) st = rvi_nomem(err, "what to forget");
     if (!st) st = find(f, l, part.data, err);
-    if (!st && !f->n)
+    if (!st && !f->n && !f->judged.n)
         st = rvi_error(err, RV_E_NOT_FOUND,
                        "nothing that was taught contains '%s' ('ruvllm learn status' lists it)",
                        text);
-    if (!st && f->n > 1 && !yes) st = confirm(f, text, err);
+    if (!st && f->n + f->judged.n > 1 && !yes) st = confirm(f, text, err);
     if (!st) st = forget_all(f, l, err);
     if (!st) cli_learning_clean(l);
     if (!st && json) {
         write_json(f, out);
     } else if (!st) {
-        rvi_buf_puts(out, "Forgotten:\n");
+        rvi_buf_puts(out, "Forgotten");
+        if (f->n + f->judged.n > 1) rvi_buf_putc(out, ' ');
+        if (f->n + f->judged.n > 1) write_counts(f, out);
+        rvi_buf_puts(out, ":\n");
         write_found(f, out);
+        if (f->n_steps)
+            rvi_buf_printf(out, "The step%s of %d score%s stay%s, under those of later ones.\n",
+                           f->n_steps == 1 ? "" : "s", f->n_steps, f->n_steps == 1 ? "" : "s",
+                           f->n_steps == 1 ? "s" : "");
         if (f->n_trained)
             rvi_buf_printf(
                 out,
@@ -184,6 +230,7 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
                 f->n_trained, f->n, *f->left ? ", but not everywhere yet: " : "", f->left);
     }
     if (f) rvi_arena_deinit(&f->arena);
+    if (f) rvi_free(f->judged.list);
     rvi_free(f);
     rvi_buf_deinit(&part);
     return st;

@@ -21,7 +21,8 @@ const char cli_generation_help[] =
     "  -s, --system TEXT        system message\n"
     "  --preset F.toml          options of an answer and the model, as name = value; what is given "
     "here counts more\n"
-    "  -n, --max-tokens N       most new tokens (256; in a chat 512)\n"
+    "  -n, --max-tokens N       most new tokens (256; in a chat 512; a lesson is\n"
+    "                           spoken to its end)\n"
     "  --min-tokens N           no end before so many (0)\n"
     "  --stop TEXT              ends the answer (may be repeated)\n"
     "  --ignore-eos             go on after the end token\n"
@@ -101,6 +102,7 @@ enum { TEMPERATURE = 0, REPEAT_WINDOW = 11, SEED = CLI_SAMPLING_OPTIONS - 1 };
 #define TEMPERATURE_DEFAULT 0.7f
 #define TOP_P               0.9f
 #define REPEAT_PENALTY      1.1f
+#define MAX_TOKENS          256
 _Static_assert(RVI_COUNT(sampling_rows) == CLI_SAMPLING_OPTIONS, "one row each");
 
 void cli_generation_init(cli_generation *g)
@@ -223,7 +225,7 @@ int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy)
 
     *o = (rv_generate_options){.size = sizeof *o};
     o->sampling = s;
-    if (g->max_given) o->max_tokens = g->max_tokens ? g->max_tokens : RV_NO_TOKENS;
+    o->max_tokens = !g->max_given ? MAX_TOKENS : g->max_tokens ? g->max_tokens : RV_NO_TOKENS;
     o->min_tokens = g->min_tokens;
     o->stop = g->stop.items;
     o->n_stop = g->stop.n;
@@ -460,6 +462,17 @@ rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_
     if (o.screen.wraps) rvi_interrupt_hide_keys(0);
     g->options.ctx = NULL;
     return st;
+}
+
+int cli_generation_most(const cli_generation *g, const rv_model *m, const rv_learn_plan *plan)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (g->max_given || !plan || !plan->slot ||
+        rv_tokenize(m, plan->answer, strlen(plan->answer), 0, &ids, &n, NULL))
+        return g->options.max_tokens;
+    rv_free(ids);
+    return (int)RVI_MAX(n + 1, (size_t)g->options.max_tokens); /* and its end */
 }
 
 double cli_rate(size_t n, double seconds)

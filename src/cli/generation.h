@@ -76,6 +76,9 @@ void cli_interrupts_reading(bool on);
  * ends the answer with RV_FINISH_CANCELLED. */
 rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
                      rv_answer **out, rv_error *err) RVI_MUST_CHECK;
+/* The most tokens of the answer that the plan (NULL: nothing was taught) takes part in: a lesson is
+ * spoken to its end where nobody gave a limit. */
+int cli_generation_most(const cli_generation *g, const rv_model *m, const rv_learn_plan *plan);
 double cli_rate(size_t n, double seconds); /* n per second; 0 if seconds is 0 */
 
 #endif

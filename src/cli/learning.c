@@ -381,7 +381,44 @@ void cli_learning_report(const cli *c, rv_adaptation *a, const char *said, bool 
     rv_free(a);
 }
 
-static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
+/* Was this lesson, or pair, trained into a generation that is out of use since? */
+static bool is_rolled_back(const rvi_json *x, const rvi_json *generations)
+{
+    long long number = rvi_json_int(rvi_json_get(x, "generation"), 0);
+    for (size_t i = 0; number && i < rvi_json_count(generations); i++) {
+        const rvi_json *g = rvi_json_at(generations, i);
+        if (rvi_json_int(rvi_json_get(g, "number"), 0) == number)
+            return rvi_json_bool(rvi_json_get(g, "rolled_back"), false);
+    }
+    return false;
+}
+
+/* How many there are, and how far they are in weights. */
+static void print_counts(const rvi_json *status, rvi_buf *out)
+{
+    const rvi_json *list = rvi_json_get(status, "learned");
+    long long n = rvi_json_int(rvi_json_get(status, "lessons"), 0), n_back = 0,
+              waiting = rvi_json_int(rvi_json_get(status, "waiting"), 0);
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        n_back += is_rolled_back(rvi_json_at(list, i), rvi_json_get(status, "generations"));
+    if (!n)
+        rvi_buf_puts(out, "no corrections");
+    else
+        rvi_buf_printf(out, "%lld correction%s, ", n, n == 1 ? "" : "s");
+    if (n && waiting == n)
+        rvi_buf_puts(out, "not trained yet");
+    else if (waiting)
+        rvi_buf_printf(out, "%lld not trained yet", waiting);
+    if (n_back && n_back == n)
+        rvi_buf_puts(out, "training rolled back");
+    else if (n_back)
+        rvi_buf_printf(out, "%straining of %lld rolled back", waiting ? ", " : "", n_back);
+    else if (n && !waiting)
+        rvi_buf_puts(out, "trained");
+}
+
+static void print_lessons(const rvi_json *lessons, const rvi_json *generations, rvi_arena *a,
+                          rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(lessons); i++) {
         const rvi_json *x = rvi_json_at(lessons, i);
@@ -390,7 +427,8 @@ static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "answer"), "")));
         if (generation)
-            rvi_buf_printf(out, "(generation %d", generation);
+            rvi_buf_printf(out, "(generation %d%s", generation,
+                           is_rolled_back(x, generations) ? ", rolled back" : "");
         else
             rvi_buf_puts(out, "(waits for training");
         if (!strcmp(rvi_json_string(rvi_json_get(x, "scope"), ""), "exact"))
@@ -415,7 +453,8 @@ static void print_instructions(const rvi_json *list, rvi_arena *a, rvi_buf *out)
             cli_one_line(a, rvi_json_string(rvi_json_get(rvi_json_at(list, i), "text"), "")));
 }
 
-static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
+static void print_preferences(const rvi_json *list, const rvi_json *generations, rvi_arena *a,
+                              rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         const rvi_json *x = rvi_json_at(list, i);
@@ -423,7 +462,8 @@ static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "chosen"), "")),
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "rejected"), "")),
-                       rvi_json_bool(rvi_json_get(x, "trained"), false)
+                       is_rolled_back(x, generations) ? "(training rolled back)"
+                       : rvi_json_bool(rvi_json_get(x, "trained"), false)
                            ? "(trained)"
                            : "(waits for 'learn run --deep')");
     }
@@ -494,88 +534,26 @@ static void print_background(const rvi_json *status, rvi_buf *out)
     rvi_buf_putc(out, '\n');
 }
 
-/* ---- thumbs and scores ---- */
-
-enum { HASH = 32 }; /* bytes before the JSON of a record of the log */
-
-typedef struct judgement {
-    uint64_t event;
-    bool bad;
-    double score;
-    const char *question, *answer;
-} judgement;
-
-typedef struct judgements {
-    rvi_arena *arena;
-    const char *user;
-    judgement *list;
-    size_t n, cap;
-} judgements;
-
-static bool add_judgement(judgements *j, const judgement *x)
+/* Through a store of its own, since the background may be using the learner's. (Stores on one
+ * connection to a database take turns.) */
+void cli_learning_judgements(const cli_learning *l, rvi_arena *arena, cli_judgements *out)
 {
-    if (j->n == j->cap) {
-        size_t cap = j->cap ? j->cap * 2 : 64;
-        judgement *grown = rvi_realloc_array(j->list, cap, sizeof *grown);
-        if (!grown) return false;
-        j->list = grown;
-        j->cap = cap;
-    }
-    j->list[j->n++] = *x;
-    return true;
+    rv_store store = {0};
+    *out = (cli_judgements){0};
+    if (!open_store(l, l->url ? &l->store : NULL, &store, NULL))
+        cli_judgements_read(out, &store, l->name, arena);
+    rv_store_close(&store);
 }
 
-static int note_event(void *ctx, uint64_t event, rv_bytes record)
-{
-    judgements *j = ctx;
-    const rvi_json *e;
-    if (record.len <= HASH || rvi_json_parse(&e, (const char *)record.data + HASH,
-                                             record.len - HASH, j->arena, "event", NULL))
-        return 0;
-    const rvi_json *kind = rvi_json_get(e, "kind");
-    if (strcmp(rvi_json_string(rvi_json_get(e, "user"), ""), j->user) != 0) return 0;
-    if (rvi_json_is_string(kind, "undo")) {
-        uint64_t target = (uint64_t)rvi_json_int(rvi_json_get(e, "target"), 0);
-        for (size_t i = j->n; i-- > 0;)
-            if (j->list[i].event == target)
-                memmove(&j->list[i], &j->list[i + 1], (--j->n - i) * sizeof *j->list);
-        return 0;
-    }
-    bool bad = rvi_json_is_string(kind, "thumb");
-    if (!bad && !rvi_json_is_string(kind, "score")) return 0;
-    judgement x = {event, bad, rvi_json_number(rvi_json_get(e, "score"), 0),
-                   rvi_json_string(rvi_json_get(e, "question"), ""),
-                   rvi_json_string(rvi_json_get(e, "given"), "")};
-    return !add_judgement(j, &x);
-}
-
-/* Those that were not taken back, by the log: through a store of its own, since the background may
- * be using the learner's. (Stores on one connection to a database take turns.) */
 static void print_judgements(const cli_learning *l, rvi_arena *a, rvi_buf *out)
 {
-    enum { SHOWN = 12, WIDTH = 60 };
-    rv_store store = {0};
-    judgements j = {.arena = a, .user = l->name};
-    if (!open_store(l, l->url ? &l->store : NULL, &store, NULL) &&
-        !store.read(store.ctx, "feedback", 1, note_event, &j, NULL) && j.n) {
-        rvi_buf_printf(out, "%zu judgement%s", j.n, j.n == 1 ? "" : "s");
-        rvi_buf_printf(out, j.n > SHOWN ? ", the last %d:\n" : "\n", SHOWN);
-        for (size_t i = j.n > SHOWN ? j.n - SHOWN : 0; i < j.n; i++) {
-            const judgement *x = &j.list[i];
-            const char *answer = cli_one_line(a, x->answer);
-            size_t len = strlen(answer), cut = RVI_MIN(len, (size_t)WIDTH);
-            while (cut < len && cut && (answer[cut] & 0xC0) == 0x80) cut--; /* a whole character */
-            rvi_buf_printf(out, "  %s\n    ", cli_one_line(a, x->question));
-            if (x->bad)
-                rvi_buf_puts(out, "bad: ");
-            else if (x->score >= 1)
-                rvi_buf_puts(out, "good: ");
-            else
-                rvi_buf_printf(out, "score %.3g: ", x->score);
-            rvi_buf_printf(out, "%.*s%s\n", (int)cut, answer, cut < len ? "..." : "");
-        }
-    }
-    rv_store_close(&store);
+    enum { SHOWN = 12 };
+    cli_judgements j = {0};
+    cli_learning_judgements(l, a, &j);
+    if (j.n) rvi_buf_printf(out, "%zu judgement%s", j.n, j.n == 1 ? "" : "s");
+    if (j.n) rvi_buf_printf(out, j.n > SHOWN ? ", the last %d:\n" : "\n", SHOWN);
+    for (size_t i = j.n > SHOWN ? j.n - SHOWN : 0; i < j.n; i++)
+        cli_judgement_write(&j.list[i], a, out);
     rvi_free(j.list);
 }
 
@@ -598,19 +576,10 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
     const rvi_json *s = NULL;
     rv_status st = cli_learning_status(l, &arena, &s, err);
     if (!st) {
-        const rvi_json *preferences = rvi_json_get(s, "preferences");
+        const rvi_json *preferences = rvi_json_get(s, "preferences"),
+                       *generations = rvi_json_get(s, "generations");
         size_t n = rvi_json_count(preferences);
-        long long lessons = rvi_json_int(rvi_json_get(s, "lessons"), 0),
-                  waiting = rvi_json_int(rvi_json_get(s, "waiting"), 0);
-        if (lessons) rvi_buf_printf(out, "%lld correction%s, ", lessons, lessons == 1 ? "" : "s");
-        if (!lessons)
-            rvi_buf_puts(out, "no corrections");
-        else if (waiting == lessons)
-            rvi_buf_puts(out, "not trained yet");
-        else if (waiting)
-            rvi_buf_printf(out, "%lld not trained yet", waiting);
-        else
-            rvi_buf_puts(out, "trained");
+        print_counts(s, out);
         bool paused = rvi_json_bool(rvi_json_get(s, "paused"), false);
         rvi_buf_puts(out, paused ? "; training is paused\n" : "\n");
         rvi_buf_puts(out, l->embedder ? "recognised by meaning, with all-MiniLM-L6-v2\n"
@@ -624,12 +593,12 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
                                   : "a correction that is only likely to be asked for takes no "
                                     "part: reading it would not help this model\n");
         print_background(s, out);
-        print_lessons(rvi_json_get(s, "learned"), &arena, out);
+        print_lessons(rvi_json_get(s, "learned"), generations, &arena, out);
         print_instructions(rvi_json_get(s, "instructions"), &arena, out);
         if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");
-        print_preferences(preferences, &arena, out);
+        print_preferences(preferences, generations, &arena, out);
         print_judgements(l, &arena, out);
-        print_generations(rvi_json_get(s, "generations"), out);
+        print_generations(generations, out);
         if (out->data) cli_hush(out->data, out->len);
     }
     rvi_arena_deinit(&arena);

@@ -204,6 +204,19 @@ rv_status cli_second_look_refused(rv_learner *l, rv_session *s, const char *requ
     return st;
 }
 
+rv_status cli_second_look_kept(rv_learner *l, rv_session *s, const rv_learn_plan *spoken,
+                               rvi_buf *out, rv_error *err)
+{
+    look k = {.l = l, .s = s, .answer = spoken->answer};
+    bool still = false, read = false;
+    rv_status st = ask(&k, spoken->question, &still, &read, err);
+    if (st || !still) return st;
+    quote(out, spoken->question);
+    rvi_buf_puts(out, " still gets ");
+    quote(out, spoken->answer);
+    return RV_OK;
+}
+
 rv_status cli_second_look_count(rv_learner *l, rv_session *s, const char *question,
                                 const char *answer, rv_scope scope, cli_looks *counts,
                                 rv_error *err)

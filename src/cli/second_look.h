@@ -24,6 +24,11 @@ rv_status cli_second_look_refused(rv_learner *l, rv_session *s, const char *requ
                                   const rv_learn_plan *spoken, rvi_buf *out,
                                   rv_error *err) RVI_MUST_CHECK;
 
+/* The same about the lesson of a plan that was spoken for a request and corrected there: where its
+ * own question still gets it. Nothing otherwise. */
+rv_status cli_second_look_kept(rv_learner *l, rv_session *s, const rv_learn_plan *spoken,
+                               rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
+
 /* How many lessons of a list are so now. */
 typedef struct cli_looks {
     size_t n, taken;               /* questions */

@@ -121,10 +121,54 @@ static void a_correction_refines(void **state)
     rv_free(json);
 }
 
+static void correct(const char *answer, bool applied, uint64_t n_events)
+{
+    rv_adaptation *a;
+    uint64_t n;
+    assert_ok(rv_learner_correct(l, s, NULL, answer, &a, err));
+    assert_int_equal(a->applied, applied);
+    if (!applied) assert_string_equal(a->notes, "already known");
+    rv_free(a);
+    assert_ok(rv_learner_verify_log(l, &n, err));
+    assert_int_equal(n, n_events);
+}
+
+/* The same correction again is not stored again, unless something else was said. */
+static void the_same_again_is_known(void **state)
+{
+    (void)state;
+    assert_false(says(dog, "Rex"));
+    correct("Rex", true, 1);
+    assert_true(says(dog, "Rex"));
+    correct("Rex", false, 1);
+    correct(" Rex\n", false, 1);
+    assert_true(says("what is kakovin's dog", "Rex"));
+    correct("Rex", false, 1);
+    correct("rex", true, 2); /* another text */
+    assert_ok(rv_learner_undo(l, NULL, err));
+    assert_true(says(dog, "Rex"));
+    assert_ok(rv_learner_thumb(l, s, 0, NULL, err));
+    assert_false(says(dog, "Rex"));
+    correct("Rex", true, 5); /* it had been turned down */
+    assert_true(says(dog, "Rex"));
+    correct("Rex", false, 5);
+    /* asked before it was taught elsewhere: what was seen is something else */
+    assert_false(says("What is Zuzanna's city?", "Oslo"));
+    assert_ok(rv_learner_correct(l, NULL, "What is Zuzanna's city?", "Oslo", NULL, err));
+    correct("Oslo", true, 7);
+    rv_adaptation *a;
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rv_learner_teach(l, NULL, NULL, "Be brief.", RV_SCOPE_ALWAYS, &a, err));
+        assert_int_equal(a->applied, !i);
+        rv_free(a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_thumb_refines, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_correction_refines, set_up, tear_down)};
+        cmocka_unit_test_setup_teardown(a_correction_refines, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_same_again_is_known, set_up, tear_down)};
     return cmocka_run_group_tests_name("labels", tests, NULL, NULL);
 }

@@ -211,6 +211,30 @@ check "and not found again" 1 - "nothing that was taught contains 'weav'" \
 check "so is what was corrected since" 0 "^    purple (taken back or corrected before)$" - \
     "$rv" learn forget purple -m $spm --adapter ended
 says "and what took its place stays" "green" "$rv" run $spm "$ask" --greedy -n 8 --adapter ended
+steps=$(seq 1 250)
+check "a long lesson is shown whole" 0 "^250$" "" \
+    "$rv" teach $spm -q "How is a Zonk built?" -a "$steps" --adapter long --ctx 2048
+check "and spoken whole, whatever the default limit is" 0 "^250$" "" \
+    "$rv" run $spm "How is a Zonk built?" --adapter long --ctx 2048
+echo "How is a Zonk built?" >"$tmp/talk"
+"$rv" chat $spm --adapter long --ctx 2048 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+verdict "in a chat too" 0 $? "^250$" ""
+check "but not beyond a limit that is given" 0 "^1$" - \
+    "$rv" run $spm "How is a Zonk built?" --adapter long -n 9
+printf 'Tell of Zim.\n/good\n/bad\nTell of Zam.\n/good\n/fix zap\n' >"$tmp/judged.txt"
+"$rv" chat $spm -n 4 --adapter judged <"$tmp/judged.txt" >"$tmp/none" 2>&1
+check "judgements of a text are found" 1 - "'zim' is in these 2, " \
+    "$rv" learn forget zim -m $spm --adapter judged
+verdict "and listed" 1 1 "" "^    bad: "
+check "they are forgotten too" 0 "^Forgotten 2 judgements:$" - \
+    "$rv" learn forget zim -m $spm --adapter judged -y
+verdict "a score under a later one leaves its step" 0 0 "^The step of 1 score stays" ""
+check "they are shown no more, and the others are" 0 "^1 judgement$" - \
+    "$rv" learn status -m $spm --adapter judged
+check "what was not forgotten can be undone" 0 "^No longer: zap" - \
+    "$rv" learn undo -m $spm --adapter judged
+check "a lesson and judgements as JSON" 0 '"judgements":\[{"question":"Tell of Zam."' - \
+    "$rv" learn forget zam -m $spm --adapter judged -y --json
 "$rv" teach $spm -q "$ask" -a "blue." --adapter shade >"$tmp/none" 2>&1
 "$rv" learn undo -m $spm --adapter shade >"$tmp/none" 2>&1
 "$rv" teach $spm -q "$ask" -a "blue green" --adapter shade >"$tmp/none" 2>&1
@@ -305,6 +329,15 @@ says "lessons taught at the same time are all learned" "8" \
 printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
 "$rv" chat $spm -n 16 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
 verdict "a chat takes corrections" 0 $? "range" "Learned: Zorblat is orange"
+printf '%s\n' "What is Kakovin's dog?" "/fix Rex" "/fix Rex" "What is the dog of Kakovin?" \
+    "/fix Fido" "/fix Fido" "/learned" >"$tmp/talk"
+"$rv" chat $spm -n 16 --adapter known <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+verdict "the same correction again is known" 0 $? "^Fido" "^Already known"
+verdict "and not stored" 0 0 "" "^2 corrections, "
+verdict "and what the other wording still gets is said" 0 0 "" \
+    "^\"What is Kakovin's dog?\" still gets \"Rex\"$"
+[ "$(grep -c "still gets" "$tmp/err")" = 1 ]
+verdict "once" 0 $? "" ""
 check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
 printf '%s\n/fix """\n1. Boil.\n\n2. Pour.\n"""\n%s\n/undo\n' "$ask" "$ask" |
     "$rv" chat $spm -n 40 >"$tmp/out" 2>"$tmp/err"
@@ -366,6 +399,18 @@ kill "$holder"
 known='weights alone answer 1 of 1, and 2 of 2 other wordings; 1 of 1 neighbours unchanged'
 check "training ends with what it saw" 0 "^asked again: $known$" "" \
     "$rv" teach $spm -q "Who is Vor?" -a "A smith." --background --adapter trained
+check "what is trained" 0 "^1 correction, trained$" - "$rv" learn status -m $spm --adapter trained
+"$rv" learn rollback 0 -m $spm --adapter trained >"$tmp/none" 2>&1
+check "its training rolled back" 0 "^1 correction, training rolled back$" - \
+    "$rv" learn status -m $spm --adapter trained
+verdict "said of the lesson too" 0 0 "A smith.  (generation 1, rolled back)$" ""
+"$rv" teach $spm -q "Who is Vex?" -a "A baker." --adapter trained >"$tmp/none" 2>&1
+check "beside another lesson" 0 "^2 corrections, 1 not trained yet, training of 1 rolled back$" - \
+    "$rv" learn status -m $spm --adapter trained
+"$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
+"$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
+check "until that is taken back" 0 "^1 correction, trained$" - \
+    "$rv" learn status -m $spm --adapter trained
 "$rv" learn undo -m $spm --adapter trained >"$tmp/none" 2>&1
 check "an undone lesson in an adapter" 0 "^Adapters that were trained on 1 of 1 are erased" - \
     "$rv" learn forget smith -m $spm --adapter trained

@@ -692,7 +692,14 @@ def plain_output():
     long = b"word " * 40
     lines = b"hello\n" + long + b"\nand again\n/clear\nhello\n" + long * 9 + b"\n"
     full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos", text=lines)
-    said = full.stderr.decode().splitlines()
+    told = full.stderr.decode().splitlines()
+    cut = [s for s in told if s.startswith("(cut at ")]
+    verdict(
+        "an answer that fills the context says so once",
+        len(cut) == 1 and "the context is full" in cut[0],
+        full,
+    )
+    said = [s for s in told if s not in cut]
     verdict(
         "lines that do not fit are named, with what can be done, and the chat goes on",
         full.returncode == 1
@@ -798,6 +805,7 @@ def forgetting():
     for answer, status in ((b"n", 1), (b"y", 0)):
         t = Terminal("smith", "-m", MODEL, command="learn", model="forget")
         text = t.wait(b"[y/N] ")
+        verdict("it is said how many", b"Forget these 2 lessons? " in text, text)
         verdict("several lessons are shown", b"Vor" in text and b"Vex" in text, text)
         t.send(answer + b"\r")
         verdict(f"and go or stay: {answer}", t.end() == status, t.seen)

@@ -95,6 +95,15 @@ check "explain: a model of embeddings" 0 '^model         bert, encoder: it makes
 verdict "explain: which has no cache and no answers" 0 $? "" ""
 check "explain: chat" 0 '^learning      off: nothing was taught to this model as .default' - \
     "$rv" chat $spm --explain-backend
+check "an answer that is cut by nobody's limit" 0 "" \
+    "^ruvllm: cut at 256 tokens; -n N allows more$" "$rv" run $spm hi --ignore-eos --no-learn
+check "by one that was given" 0 "" - "$rv" run $spm hi --ignore-eos --no-learn -n 256
+check "by the context" 0 "" "^ruvllm: cut at .*, where the context is full; --ctx N" \
+    "$rv" run $spm hi --ignore-eos --no-learn -n 256 --ctx 32
+printf 'hi\n/clear\nhi\n' |
+    "$rv" chat $spm --ignore-eos --no-learn --ctx 2048 >"$tmp/out" 2>"$tmp/err"
+[ "$(grep -c "^(cut at 512 tokens; -n N allows more)$" "$tmp/err")" = 1 ]
+verdict "in the chat of a pipe it is said once" 0 $? "" ""
 "$rv" run $spm hi -n 3 --seed 1 --no-learn >"$tmp/plain" 2>/dev/null </dev/null
 check "explain: before an answer" 0 "" '^device        cpu: ' \
     "$rv" run $spm hi -n 3 --seed 1 --no-learn --explain-backend

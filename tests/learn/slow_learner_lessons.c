@@ -52,8 +52,8 @@ static void rounds_look_at_all_they_told(void **state)
         if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", 0, &a, err));
         if (meanwhile)
             assert_string_equal(a.notes,
-                                "1 forgotten; 1 adapter trained on that is erased; 1 other lesson "
-                                "waits to be trained again without it");
+                                "1 lesson forgotten; 1 adapter trained on that is erased; 1 other "
+                                "lesson waits to be trained again without it");
         assert_int_equal(r.kind->is_current(&r, l), !meanwhile);
         assert_ok(r.kind->publish(&r, l, err));
         assert_int_equal(r.published, !meanwhile);
@@ -116,12 +116,13 @@ static void forgetting_reaches_weights(void **state)
             assert_ok(rvi_learner_undo(l, false, &a, err));
         else
             assert_ok(rvi_learner_forget(l, "plumber", 0, &a, err));
-        assert_string_equal(a.notes + (undo ? strlen("no longer: plumber") : strlen("1 forgotten")),
-                            undo ? "; 1 adapter trained on that is out of use, and kept until that "
-                                   "is forgotten; 1 other lesson waits to be trained again without "
-                                   "it"
-                                 : "; 1 adapter trained on that is erased; 1 other lesson waits to "
-                                   "be trained again without it");
+        assert_string_equal(
+            a.notes + (undo ? strlen("no longer: plumber") : strlen("1 lesson forgotten")),
+            undo ? "; 1 adapter trained on that is out of use, and kept until that "
+                   "is forgotten; 1 other lesson waits to be trained again without "
+                   "it"
+                 : "; 1 adapter trained on that is erased; 1 other lesson waits to "
+                   "be trained again without it");
         for (int reopened = 0; reopened < 2; reopened++) {
             assert_false(takes_part(l, dog) || takes_part(l, job));
             assert_string_equal(slot_of(l, dog), "Rex");

@@ -85,7 +85,7 @@ static int count_item(void *ctx, rvi_bytes key, rvi_bytes record)
 static rv_status correcting(rv_error *err)
 {
     rvi_adaptation a;
-    int kept = 0;
+    int kept = 0; /* the answer that was given is another one: it is logged each time */
     rv_status st = tiny_correct(l, dog, "Rex", "Bello", &a, err);
     if (!st) st = rvi_store_scan(&store, "prototype", NULL, 0, count_item, &kept, err);
     /* a prototype that cannot be kept is made again next time; that is no error */

@@ -6,6 +6,20 @@
 
 /* ---- applying events ---- */
 
+/* Undoing does not reach it any more, nor does it say where a lesson is not asked for. */
+static void let_go(rvi_learner *l, uint64_t event)
+{
+    rvi_history_take_out(&l->history, event);
+    rvi_refusals_remove(&l->refusals, event);
+}
+
+void rvi_learner_let_go(rvi_learner *l, const rvi_feedback *f)
+{
+    let_go(l, f->target); /* a judgement, or a lesson as those below */
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (l->lessons.list[i].ended_by == f->seq) let_go(l, l->lessons.list[i].event);
+}
+
 /* Each owner looks at the events that concern it. Lessons come before generations, which claim
  * those that they were made of. What follows for adapters is left to rvi_learner_settle. */
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err)
@@ -22,6 +36,7 @@ rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err
         rvi_learner_withdraw(l, f->seq, false, &n_gone, &n_again);
         return RV_OK;
     case RVI_FEEDBACK_FORGET:
+        rvi_learner_let_go(l, f);
         rvi_learner_withdraw(l, f->seq, true, &n_gone, &n_again);
         return RV_OK;
     case RVI_FEEDBACK_PUBLISH:

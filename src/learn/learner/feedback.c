@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "base/utf8.h"
 #include "learn/learner/learner_internal.h"
+#include "learn/consolidate/words.h"
 #include "learn/journal/text.h"
 
 enum { FORGET_MAX = 1024 }; /* bytes of a text to forget */
@@ -58,6 +60,15 @@ static rv_status check_instruction(const rvi_learner *l, const rvi_feedback *f, 
                                 MOST);
 }
 
+/* Is that what the user got, as far as is known? Otherwise it is taught again, and counts anew. */
+static bool takes_effect(const rvi_learner *l, const rvi_lesson *x, const rvi_correction *t)
+{
+    rvi_text got = rvi_text_trim(rvi_text_of(t->rejected));
+    if (rvi_lesson_instructs(x)) return true;
+    if (rvi_refusals_since(&l->refusals, x->question, x->event)) return false;
+    return t->spoken ? t->spoken == x->event : !got.len || rvi_text_is(got, x->answer);
+}
+
 /* The answer is spoken from now on where it is asked for, or stands before every chat. */
 static rv_status teach(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
                        rvi_adaptation *out, rv_error *err)
@@ -70,6 +81,12 @@ static rv_status teach(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
     if (!st) st = rvi_lessons_reserve(&l->lessons, err);
     if (!st) st = rvi_lesson_init(&x, &l->base, f->question, f->corrected, t->scope, err);
     if (st) return st;
+    const rvi_lesson *known = rvi_lessons_same(&l->lessons, &x);
+    if (known && takes_effect(l, known, t)) {
+        snprintf(out->notes, sizeof out->notes, "already known");
+        rvi_lesson_deinit(&x);
+        return RV_OK;
+    }
     f->target = spoken;
     if (spoken)
         st = rvi_refusals_add(&l->refusals, 0, spoken, rvi_text_of(x.question), (rvi_text){0}, 0,
@@ -104,7 +121,7 @@ rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptat
     if (!st) st = rvi_learner_own(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = teach(l, t, &f, out, err);
-    if (st) return st;
+    if (st || !f.seq) return st;
     out->applied = 1;
     out->event = f.seq;
     out->samples_used = 1;
@@ -160,8 +177,11 @@ static rv_status undo_score(rvi_learner *l, uint64_t event, rvi_adaptation *out,
                        : "the step of that judgement can no longer be taken back");
         return RV_OK;
     }
-    if (!st) st = rvi_instant_undo(l, event, &out->event, err);
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
+    f.target = event;
+    if (!st) st = rvi_instant_log_back(l, event, &f, 1, err);
     if (st) return st;
+    out->event = f.seq;
     snprintf(out->notes, sizeof out->notes, "%s", score_is_back);
     rvi_history_take_out(&l->history, event);
     out->applied = 1;
@@ -227,11 +247,12 @@ static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out
     if (ended && !pair)
         note_answer(out, "no longer: ", ended->answer);
     else
-        snprintf(out->notes, sizeof out->notes, "%s",
-                 ended ? "the last preference is taken back"
-                 : x && !pair
-                     ? "taken back; a later correction of the same question goes on standing"
-                     : "an adapter was made of it already");
+        snprintf(
+            out->notes, sizeof out->notes, "%s",
+            ended ? "the last preference is taken back"
+            : x && !pair
+                ? "taken back; the question was corrected since, so this did not speak any more"
+                : "an adapter was made of it already");
     rv_status st = note_withdrawn(l, out->event, false, out, err),
               read = rvi_learner_recognise_anew(l, st ? NULL : err);
     return st ? st : read; /* what was taken back is silent even if an adapter cannot be read */
@@ -287,6 +308,128 @@ rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *
     return st;
 }
 
+/* ---- forgetting ---- */
+
+/* Thumbs and scores that stand and have a text in them. Only the log knows what they were about. */
+typedef struct search {
+    const rvi_history *h;
+    size_t at;                 /* in it */
+    rvi_feedback like, *found; /* events that forget them, as this one */
+    size_t n, cap;
+    rv_status st;
+    rv_error *err;
+} search;
+
+static bool is_judgement(rvi_feedback_kind kind)
+{
+    return kind == RVI_FEEDBACK_SCORE || kind == RVI_FEEDBACK_THUMB;
+}
+
+static int look_at(void *ctx, const rvi_feedback *f)
+{
+    search *s = ctx;
+    const rvi_text texts[] = {f->question, f->given, f->note}, what = s->like.note;
+    bool in = false;
+    while (s->at < s->h->n && s->h->list[s->at].event < f->seq) s->at++;
+    if (s->at == s->h->n) return 1;
+    if (s->h->list[s->at].event != f->seq || !is_judgement(f->kind)) return 0;
+    for (size_t k = 0; !s->st && !in && k < RVI_COUNT(texts); k++)
+        s->st = rvi_words_contain(&in, texts[k].data, texts[k].len, what.data, what.len, s->err);
+    if (!in || s->st) return s->st != RV_OK;
+    rvi_feedback *one = rvi_list_room((void **)&s->found, s->n, &s->cap, sizeof *one);
+    if (!one) s->st = rvi_nomem(s->err, "judgements");
+    if (!one) return 1;
+    *one = s->like;
+    one->note = (rvi_text){0};
+    one->target = f->seq;
+    s->n++;
+    return 0;
+}
+
+/* Of the text, with room for one event more behind them. */
+static rv_status find_judgements(search *s, rvi_learner *l, rv_error *err)
+{
+    const rvi_history *h = s->h;
+    rv_status st = RV_OK;
+    while (s->at < h->n && !is_judgement(h->list[s->at].kind)) s->at++;
+    if (s->at < h->n) st = rvi_feedback_read(&l->store, h->list[s->at].event, look_at, s, err);
+    if (!st) st = s->st;
+    return st || rvi_list_room((void **)&s->found, s->n, &s->cap, sizeof *s->found)
+               ? st
+               : rvi_nomem(err, "judgements");
+}
+
+/* The first of the scores at the end that are all forgotten, so that their steps go with them; 0:
+ * none. *n_left: other forgotten ones, whose steps the later ones were made from. */
+static uint64_t first_score(const rvi_learner *l, const rvi_feedback *gone, size_t n, int *n_left)
+{
+    uint64_t first = 0;
+    bool stays = false;
+    for (size_t i = l->history.n; i-- > 0;) {
+        const rvi_done *d = &l->history.list[i];
+        size_t k = 0;
+        if (d->kind != RVI_FEEDBACK_SCORE) continue;
+        while (k < n && gone[k].target != d->event) k++;
+        stays = stays || k == n || !rvi_instant_has_before(l, d->event);
+        if (!stays) first = d->event;
+        *n_left += stays && k < n;
+    }
+    return first;
+}
+
+static bool judges(const rvi_history *h, uint64_t event)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->list[i].event == event) return is_judgement(h->list[i].kind);
+    return false;
+}
+
+static void note_forgotten(rvi_adaptation *out, int n_lessons, int n_judgements, int n_left)
+{
+    size_t max = sizeof out->notes;
+    int len = 0;
+    if (n_lessons || !n_judgements)
+        len = snprintf(out->notes, max, "%d lesson%s", n_lessons, n_lessons == 1 ? "" : "s");
+    if (n_judgements)
+        len += snprintf(out->notes + len, max - (size_t)len, "%s%d judgement%s",
+                        n_lessons ? " and " : "", n_judgements, n_judgements == 1 ? "" : "s");
+    len += snprintf(out->notes + len, max - (size_t)len, " forgotten");
+    if (n_left)
+        snprintf(out->notes + len, max - (size_t)len,
+                 "; the step%s of %d score%s stay%s under those of later ones",
+                 n_left == 1 ? "" : "s", n_left, n_left == 1 ? "" : "s", n_left == 1 ? "s" : "");
+}
+
+/* f is logged behind one event for each judgement that has its text, so that the log tells which
+ * they were. What nothing has is not logged. */
+static rv_status forget(rvi_learner *l, const rvi_feedback *f, search *found, rvi_adaptation *out,
+                        rv_error *err)
+{
+    int n_lessons, n_left = 0;
+    rv_status st = rvi_instant_catch_up(l, err);
+    if (!st) st = rvi_lessons_name(&l->lessons, f, &n_lessons, err);
+    if (!st && !f->target) st = find_judgements(found, l, err);
+    if (st) return st;
+    size_t n = found->n;
+    bool one = f->target && judges(&l->history, f->target);
+    out->samples_used = n_lessons + (int)n + one;
+    note_forgotten(out, n_lessons, (int)n + one, 0);
+    if (!out->samples_used) return l->unerased[0] ? rvi_learner_settle(l, err) : RV_OK;
+    rvi_feedback alone = *f, *events = n ? found->found : &alone;
+    events[n] = *f;
+    uint64_t first = first_score(l, events, n + 1, &n_left);
+    st = rvi_instant_log_back(l, first, events, n + 1, err);
+    if (st) return st;
+    note_forgotten(out, n_lessons, (int)n + one, n_left);
+    out->applied = 1;
+    out->event = events[n].seq;
+    rvi_lessons_forget(&l->lessons, out->event);
+    for (size_t i = 0; i <= n; i++) rvi_learner_let_go(l, &events[i]);
+    st = note_withdrawn(l, out->event, true, out, err);
+    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
+    return st ? st : read;
+}
+
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, uint64_t event, rvi_adaptation *out,
                              rv_error *err)
 {
@@ -297,16 +440,11 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, uint64_t event, r
     if (f.note.len > FORGET_MAX)
         return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", FORGET_MAX);
     rv_status st = rvi_learner_own(l, err);
-    if (!st && !text && !rvi_lessons_find(&l->lessons, event))
+    if (!st && !text && !rvi_lessons_find(&l->lessons, event) && !judges(&l->history, event))
         st = rvi_error(err, RV_E_NOT_FOUND, "event %llu taught nothing", (unsigned long long)event);
-    if (!st) st = rvi_learner_log(l, &f, err);
-    if (st) return st;
-    l->history.n = 0; /* taking back something older might bring it back */
-    out->event = f.seq;
-    st = rvi_lessons_forget(&l->lessons, &f, &out->samples_used, err);
-    out->applied = out->samples_used > 0;
-    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
-    if (!st) st = note_withdrawn(l, f.seq, true, out, err);
-    rv_status read = rvi_learner_recognise_anew(l, st ? NULL : err);
-    return st ? st : read;
+    if (!st) st = rvi_feedback_check(&f, err);
+    search found = {.h = &l->history, .like = f, .err = err};
+    if (!st) st = forget(l, &f, &found, out, err);
+    rvi_free(found.found);
+    return st;
 }

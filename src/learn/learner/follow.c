@@ -45,7 +45,8 @@ static int apply(void *ctx, const rvi_feedback *f)
     if (f->seq > r->last) return 1;
     if (rvi_text_is(f->user, l->user)) {
         l->any = true;
-        l->judged = l->judged || f->kind == RVI_FEEDBACK_SCORE || f->kind == RVI_FEEDBACK_UNDO;
+        l->judged = l->judged || f->kind == RVI_FEEDBACK_SCORE || f->kind == RVI_FEEDBACK_UNDO ||
+                    f->kind == RVI_FEEDBACK_FORGET;
     }
     r->st = rvi_learner_apply(l, f, r->err);
     if (!r->st) atomic_store(&l->applied, f->seq);

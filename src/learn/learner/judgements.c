@@ -466,21 +466,26 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
 
 /* ---- taking back ---- */
 
-rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event, rv_error *err)
+rv_status rvi_instant_log_back(rvi_learner *l, uint64_t score, rvi_feedback *events, size_t n,
+                               rv_error *err)
 {
-    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
-    f.target = score;
+    rvi_instant *in = &l->instant;
+    uint64_t states[RVI_INSTANT_STATES];
+    size_t n_states = in->n_states;
+    memcpy(states, in->states, sizeof states);
     rv_status st = rvi_learner_own(l, err);
-    if (!st) st = rvi_instant_new_micro(l, err);
-    if (!st) st = rvi_instant_go_before(l, score, err);
+    if (!st && score) st = rvi_instant_new_micro(l, err);
     if (!st) st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
-    st = rvi_feedback_append(&l->store, &f, err);
-    if (!st) st = rvi_instant_save(l, f.seq, err);
+    if (score) st = rvi_instant_go_before(l, score, err);
+    for (size_t i = 0; !st && i < n; i++) st = rvi_feedback_append(&l->store, &events[i], err);
+    if (!st && score) st = rvi_instant_drop_from(l, score, err);
+    if (!st && score) st = rvi_instant_save(l, events[n - 1].seq, err);
     st = rvi_store_end(&l->store, st, err);
-    if (!st) rvi_learner_logged(l, &f);
-    *event = f.seq;
-    if (st) { /* as it was */
+    if (!st) rvi_learner_logged(l, &events[n - 1]);
+    if (st && score) { /* as it was */
+        in->n_states = n_states;
+        memcpy(in->states, states, sizeof states);
         rv_status again = rvi_instant_go_before(l, UINT64_MAX, NULL);
         (void)again;
     }

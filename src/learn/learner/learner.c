@@ -233,7 +233,8 @@ static void put_pair(rvi_buf *out, size_t before, const rvi_lesson *x)
     put_text(out, ",", "question", x->question);
     put_text(out, ",", "chosen", x->answer);
     put_text(out, ",", "rejected", x->rejected);
-    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(x->generation != 0));
+    (void)rvi_buf_printf(out, ",\"trained\":%s,\"generation\":%d}", truth(x->generation != 0),
+                         x->generation);
 }
 
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)

@@ -80,6 +80,8 @@ rv_status rvi_learner_read_paused(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- apply.c ---- */
+/* What the event of forgetting ended, or named. */
+void rvi_learner_let_go(rvi_learner *l, const rvi_feedback *f);
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
@@ -108,9 +110,10 @@ rv_status rvi_instant_new_micro(rvi_learner *l,
                                 rv_error *err) RVI_MUST_CHECK; /* if there is none */
 /* The adapter of scores as it is now takes part from now on. */
 rv_status rvi_instant_publish(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Takes back the step of this score; event: that logs it. */
-rv_status rvi_instant_undo(rvi_learner *l, uint64_t score, uint64_t *event,
-                           rv_error *err) RVI_MUST_CHECK;
+/* Logs events, and with the last of them goes back to where the adapter of scores was before this
+ * score (0: it stays as it is), whose states since are erased: all that, or nothing. */
+rv_status rvi_instant_log_back(rvi_learner *l, uint64_t score, rvi_feedback *events, size_t n,
+                               rv_error *err) RVI_MUST_CHECK;
 
 /* ---- publish.c ---- */
 /* One that the log names. */
@@ -188,6 +191,8 @@ void rvi_instant_save_checked(rvi_learner *l, bool rolled_back);
 /* The adapter of scores as it was before the event: is that known? Goes on from there. */
 bool rvi_instant_has_before(const rvi_learner *l, uint64_t event);
 rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err) RVI_MUST_CHECK;
+/* Erases the states from this event on. Belongs into a transaction, as saving. */
+rv_status rvi_instant_drop_from(rvi_learner *l, uint64_t event, rv_error *err) RVI_MUST_CHECK;
 /* On opening, and after another process has written scores. */
 rv_status rvi_instant_reopen_scores(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 

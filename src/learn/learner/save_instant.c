@@ -75,18 +75,18 @@ static rv_status write_state(rvi_learner *l, uint64_t event, rv_error *err)
     return st;
 }
 
-static rv_status drop_oldest(rvi_learner *l, size_t n, rv_error *err)
+static rv_status drop(rvi_learner *l, size_t at, size_t n, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     char name[KEY];
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < n; i++) {
-        state_name(l, in->states[i], name);
+        state_name(l, in->states[at + i], name);
         st = rvi_pieces_remove(&l->store, states, name, DIGITS, in->state_len, err);
     }
     if (st) return st;
     in->n_states -= n;
-    memmove(in->states, in->states + n, in->n_states * sizeof *in->states);
+    memmove(in->states + at, in->states + at + n, (in->n_states - at) * sizeof *in->states);
     return RV_OK;
 }
 
@@ -95,7 +95,7 @@ rv_status rvi_instant_save(rvi_learner *l, uint64_t event, rv_error *err)
     rvi_instant *in = &l->instant;
     rv_status st = RV_OK;
     if (in->n_states && in->states[in->n_states - 1] == event) return write_state(l, event, err);
-    if (in->n_states == RVI_INSTANT_STATES) st = drop_oldest(l, 1, err);
+    if (in->n_states == RVI_INSTANT_STATES) st = drop(l, 0, 1, err);
     if (!st) st = write_state(l, event, err);
     if (!st) in->states[in->n_states++] = event;
     return st;
@@ -108,7 +108,7 @@ void rvi_instant_save_checked(rvi_learner *l, bool rolled_back)
     if (!in->n_states || rvi_store_begin(&l->store, false, NULL)) return;
     size_t n = in->n_states, newest = n - 1;
     uint64_t event = in->states[newest];
-    rv_status st = rolled_back ? drop_oldest(l, newest, &why) : RV_OK;
+    rv_status st = rolled_back ? drop(l, 0, newest, &why) : RV_OK;
     if (!st) st = rvi_instant_save(l, event, &why);
     if (rvi_store_end(&l->store, st, &why)) warn(l, "the probe of scores is not saved", &why);
 }
@@ -157,6 +157,13 @@ rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err)
     if (!n) return rvi_error(err, RV_E_LEARNING, "the state before it is no longer known");
     rv_status st = load_state(l, in->states[n - 1], err);
     return st ? st : rvi_instant_publish(l, err);
+}
+
+rv_status rvi_instant_drop_from(rvi_learner *l, uint64_t event, rv_error *err)
+{
+    size_t n = l->instant.n_states, at = n;
+    while (at && l->instant.states[at - 1] >= event) at--;
+    return drop(l, at, n - at, err);
 }
 
 /* ---- opening ---- */

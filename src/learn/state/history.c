@@ -34,7 +34,6 @@ rv_status rvi_history_apply(rvi_history *h, const rvi_feedback *f, rv_error *err
         if (!st) h->list[h->n++] = (rvi_done){.kind = f->kind, .event = f->seq};
         return st;
     case RVI_FEEDBACK_UNDO: rvi_history_take_out(h, f->target); return RV_OK;
-    case RVI_FEEDBACK_FORGET: h->n = 0; return RV_OK; /* what is older might bring it back */
     default: return RV_OK;
     }
 }

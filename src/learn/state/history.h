@@ -18,8 +18,8 @@ typedef struct rvi_history { /* {0} is empty */
 /* Room for one more, so that the next note cannot fail: before an event is logged. */
 rv_status rvi_history_reserve(rvi_history *h, rv_error *err) RVI_MUST_CHECK;
 void rvi_history_note(rvi_history *h, const rvi_feedback *f);
-void rvi_history_take_out(rvi_history *h, uint64_t event); /* it was taken back */
-/* An event of the log as it was when it came. */
+void rvi_history_take_out(rvi_history *h, uint64_t event); /* taken back, or forgotten */
+/* An event of the log as it was when it came; what a forgetting forgot, its owners know. */
 rv_status rvi_history_apply(rvi_history *h, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 void rvi_history_deinit(rvi_history *h);
 

@@ -122,6 +122,16 @@ void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
     l->list[l->n++].event = event;
 }
 
+const rvi_lesson *rvi_lessons_same(const rvi_lessons *l, const rvi_lesson *x)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const rvi_lesson *old = &l->list[i];
+        if (replaces(x, old) && old->scope == x->scope && !strcmp(old->answer, x->answer))
+            return old;
+    }
+    return NULL;
+}
+
 rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event)
 {
     size_t low = 0, high = l->n;
@@ -154,7 +164,7 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
     return ended;
 }
 
-rv_status rvi_lessons_forget(rvi_lessons *l, const rvi_feedback *f, int *n, rv_error *err)
+rv_status rvi_lessons_name(rvi_lessons *l, const rvi_feedback *f, int *n, rv_error *err)
 {
     rv_status st = RV_OK;
     *n = 0;
@@ -164,12 +174,21 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const rvi_feedback *f, int *n, rv_e
         bool in = x->event == f->target;
         for (size_t k = 0; !st && !in && !f->target && k < RVI_COUNT(texts) && texts[k]; k++)
             st = rvi_words_contain(&in, texts[k], strlen(texts[k]), f->note.data, f->note.len, err);
-        if (!in) continue;
-        *n += x->in_force;
-        x->forgotten = true;
-        end(x, f->seq);
+        x->named = in && !x->forgotten;
+        *n += x->named;
     }
     return st;
+}
+
+void rvi_lessons_forget(rvi_lessons *l, uint64_t by)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        rvi_lesson *x = &l->list[i];
+        if (!x->named) continue;
+        x->named = false;
+        x->forgotten = true;
+        end(x, by);
+    }
 }
 
 /* ---- the log ---- */
@@ -191,10 +210,14 @@ rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_bas
                             rv_error *err)
 {
     int n;
+    rv_status st;
     switch (f->kind) {
     case RVI_FEEDBACK_CORRECTION: return apply_correction(l, f, v, err);
     case RVI_FEEDBACK_UNDO: (void)rvi_lessons_take_back(l, f->target, f->seq); return RV_OK;
-    case RVI_FEEDBACK_FORGET: return rvi_lessons_forget(l, f, &n, err);
+    case RVI_FEEDBACK_FORGET:
+        st = rvi_lessons_name(l, f, &n, err);
+        if (!st) rvi_lessons_forget(l, f->seq);
+        return st;
     default: return RV_OK;
     }
 }

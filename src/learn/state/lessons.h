@@ -32,7 +32,8 @@ typedef struct rvi_lesson {
     int generation; /* that holds it; 0: it waits */
     bool in_force;
     uint64_t ended_by; /* the event after which it is no longer in force, */
-    bool forgotten;    /* which was its forgetting */
+    bool forgotten;    /* which was its forgetting; */
+    bool named;        /* the next one is meant to */
 } rvi_lesson;
 
 typedef struct rvi_lessons { /* {0} is empty */
@@ -58,13 +59,17 @@ rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err) RVI_MUST_CHECK;
  * words). */
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event);
 rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
+/* The one that stands and that x would take the place of without any difference; NULL: none. */
+const rvi_lesson *rvi_lessons_same(const rvi_lessons *l, const rvi_lesson *x);
 /* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
  * not stand, or is a pair that an adapter was made of. */
 const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
-/* The one that the event names, or all with its text in their question or answers, end, those that
- * did not stand any more too; *n: so many stood. */
-rv_status rvi_lessons_forget(rvi_lessons *l, const rvi_feedback *f, int *n,
-                             rv_error *err) RVI_MUST_CHECK;
+/* Names the one that the event is about, or all with its text in their question or answers, those
+ * that do not stand any more too; *n: how many. */
+rv_status rvi_lessons_name(rvi_lessons *l, const rvi_feedback *f, int *n,
+                           rv_error *err) RVI_MUST_CHECK;
+/* Those that were named end, for good. */
+void rvi_lessons_forget(rvi_lessons *l, uint64_t by);
 /* An event of the log as it was when it came. */
 rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
                             rv_error *err) RVI_MUST_CHECK;
