@@ -342,7 +342,7 @@ CROSS_SRC   := $(filter-out tests/real/%,$(FAST_SRC))
 CROSS_FIRST := $(filter tests/kernels/% tests/backend/% tests/model/%,$(CROSS_SRC))
 CROSS_ORDER := $(CROSS_FIRST) $(filter-out $(CROSS_FIRST),$(CROSS_SRC))
 CROSS_BIN   := $(CROSS_ORDER:%.c=build/aarch64/%)
-CROSS_RUN   := RESULTS=build/results-aarch64 RUNNER=qemu-aarch64 TEST_CPU_SECONDS=300 \
+CROSS_RUN   := RESULTS=build/results-aarch64 RUNNER=qemu-aarch64 TEST_CPU_SECONDS=900 \
   TEST_IDLE_SECONDS=120
 cross:
 	@tools/install_deps cross

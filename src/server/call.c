@@ -253,9 +253,7 @@ static bool too_long(rvi_call *k, const rv_request *r)
 
 static bool timed_out(rvi_call *k)
 {
-    return rvi_problem_set(&k->problem, 504, "timeout", "timeout",
-                           "the request was not answered within its timeout of %g seconds",
-                           (double)k->wish.timeout);
+    return rvi_problem_timed_out(&k->problem, (double)k->wish.timeout);
 }
 
 /* Of its time some may be over: the model or an adapter had to be loaded. False: all of it. */

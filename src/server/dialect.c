@@ -61,6 +61,13 @@ static bool set_hidden(rvi_problem *p, int status, const char *code, const char 
     return false;
 }
 
+bool rvi_problem_timed_out(rvi_problem *p, double timeout)
+{
+    return rvi_problem_set(p, 504, "timeout", "timeout",
+                           "the request was not answered within its timeout of %g seconds",
+                           timeout);
+}
+
 bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err)
 {
     const char *text = err->text[0] ? err->text : rv_status_text(st);

@@ -25,6 +25,7 @@ bool rvi_problem_set(rvi_problem *p, int status, const char *code, const char *p
                      const char *fmt, ...) RVI_PRINTF(5, 6);
 /* The same from a status of the library, without the paths of files. */
 bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err);
+bool rvi_problem_timed_out(rvi_problem *p, double timeout);
 /* Leaves the last part of each path in a text for clients. */
 void rvi_problem_hide_paths(char *text);
 

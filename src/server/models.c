@@ -24,6 +24,7 @@ typedef struct rvi_parked {
     rvi_key key;
     rvi_handler *handle;
     const rvi_dialect *dialect;
+    double timeout; /* 0: it may wait as long as it takes */
 } rvi_parked;
 
 typedef struct loading {
@@ -250,6 +251,37 @@ static void on_gone(void *ctx)
     rvi_free(p);
 }
 
+/* Whatever else the request says, its handler reads. */
+static double timeout_of(const rvi_conn *c)
+{
+    enum { MOST_ARENA = 256 << 20 };
+    rvi_arena arena = {.max = MOST_ARENA};
+    const rvi_json *body = NULL;
+    rvi_problem unread;
+    double timeout = 0;
+    if (c->in.body.len && rvi_wish_body(&body, &c->in.body, &arena, &unread))
+        timeout = rvi_json_number(rvi_json_get(body, "timeout"), 0);
+    rvi_arena_deinit(&arena);
+    return timeout;
+}
+
+void rvi_servings_tick(rvi_server *v)
+{
+    double now = rvi_os_seconds();
+    for (int i = 0; i < v->o->n_models; i++)
+        for (rvi_parked *p = v->models[i].parked, *next; p; p = next) {
+            rvi_conn *c = p->conn;
+            rvi_problem problem;
+            next = p->next;
+            if (!(p->timeout > 0) || now - c->since < p->timeout) continue;
+            (void)rvi_problem_timed_out(&problem, p->timeout);
+            c->gone = NULL;
+            c->key = &p->key;
+            rvi_dialect_refuse(p->dialect, c, &problem);
+            on_gone(p);
+        }
+}
+
 void rvi_serving_await(rvi_serving *s, rvi_conn *c, rvi_handler *handle, const rvi_dialect *d)
 {
     rvi_problem problem;
@@ -261,6 +293,7 @@ void rvi_serving_await(rvi_serving *s, rvi_conn *c, rvi_handler *handle, const r
         return;
     }
     *p = (rvi_parked){.s = s, .conn = c, .key = *c->key, .handle = handle, .dialect = d};
+    p->timeout = timeout_of(c);
     rvi_parked **end = &s->parked;
     while (*end) end = &(*end)->next;
     *end = p;

@@ -181,6 +181,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     (void)fd;
     (void)what;
     rvi_conns_tick(&v->s.conns);
+    rvi_servings_tick(&v->s);
     rvi_kept_follow(&v->s.kept);
     if (!(v->deadline > 0)) (void)evconnlistener_enable(v->listener.l);
     end_if_idle(v);

@@ -187,6 +187,25 @@ def ends(s):
         one.exception() or one.result().keys() & {"choices", "error"} for one in waiting), waiting)
 
 
+def no_time(s):
+    """The model that is to make room has much to do: who waits only so long is told when."""
+    with concurrent.futures.ThreadPoolExecutor(80) as pool:
+        others = [pool.submit(s.chat, "Hello", model="a", max_tokens=99, ignore_eos=True, n=16)
+                  for _ in range(80)]
+        while states(s)["a"] != "loaded":
+            time.sleep(0.01)
+        time.sleep(0.2)
+        begun = time.monotonic()
+        status, _, r = s.post("/v1/chat/completions",
+                              {"model": "b", "messages": ASK, "timeout": 0.5})
+        took, left = time.monotonic() - begun, sum(not one.done() for one in others)
+        verdict("a timeout counts while a model is waited for",
+                status == 504 and r["error"]["code"] == "timeout" and left, (status, r, left))
+        verdict("not much longer", 0.5 <= took < 5, took)
+        said = [one.result() for one in others]
+    verdict("the others are answered", all("choices" in r for r in said), said)
+
+
 def parts(s, want):
     """Adapters and presets name their model."""
     a, b, with_one = text(s, "a"), text(s, "b"), text(s, "b:one")
@@ -258,6 +277,9 @@ with tempfile.TemporaryDirectory() as folder:
         crowded(server, texts)
         ends(server)
     verdict("and so did this", server.status == 0, server.rest)
+    with Server("b=" + second, "--max-loaded", "1", "--parallel", "1",
+                model="a=" + MODEL) as server:
+        no_time(server)
     write_adapter(os.path.join(folder, "adapters", "b", "one"), 1)
     os.mkdir(os.path.join(folder, "presets"))
     with open(os.path.join(folder, "presets", "second.toml"), "w", encoding="utf-8") as f:
