@@ -293,6 +293,9 @@ typedef struct rv_service_metrics {
      * kept; on disk */
     uint64_t bytes_hot, bytes_warm, bytes_cold, bytes_kept, bytes_spilled;
     uint64_t n_context; /* most tokens of prompt and answer together, as it came out */
+    /* Of answers, with their ends: also those that need no row of their own, the first and guesses
+     * that came true. */
+    uint64_t answer_tokens;
 } rv_service_metrics;
 
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,

@@ -28,6 +28,7 @@ typedef struct rvi_tally {
     X(n_steps)                                                                                     \
     X(prompt_rows)                                                                                 \
     X(token_rows)                                                                                  \
+    X(answer_tokens)                                                                               \
     X(prompt_tokens)                                                                               \
     X(reused_tokens)                                                                               \
     X(n_preempted)                                                                                 \

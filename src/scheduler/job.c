@@ -69,6 +69,14 @@ static void note_token(rvi_scheduler *s, rvi_job *j)
     j->last = now;
 }
 
+/* Of the answer there are so many tokens now. */
+static void count_tokens(rvi_scheduler *s, rvi_job *j, int n_generated)
+{
+    int n_new = RVI_MAX(n_generated - j->n_generated, 0);
+    rvi_figures_add(&s->figures.answer_tokens, (uint64_t)n_new);
+    j->n_generated = n_generated;
+}
+
 static int on_event(void *ctx, const rv_event *ev)
 {
     rvi_job *j = ctx;
@@ -80,7 +88,7 @@ static int on_event(void *ctx, const rv_event *ev)
         out.n_done = ev->n_done;
     } else {
         if (ev->id >= 0) note_token(s, j);
-        j->n_generated = ev->n_generated;
+        count_tokens(s, j, ev->n_generated);
         out = event_of(j, RV_SERVICE_TOKEN);
         out.id = ev->id;
         out.is_special = ev->is_special;
@@ -246,12 +254,13 @@ static void count_end(rvi_scheduler *s, const rv_service_event *ev)
 }
 
 /* Takes the answer; its own end counts unless something else ended the job. */
-static void take_answer(rvi_job *j, rv_service_event *ev, rv_error *why)
+static void take_answer(rvi_scheduler *s, rvi_job *j, rv_service_event *ev, rv_error *why)
 {
     rvi_generated g;
     bool by_itself = rvi_answer_ended(j->s);
     rv_status st = rvi_answer_take(j->s, &g, why);
-    ev->n_generated = (int)g.ids.len;
+    count_tokens(s, j, (int)g.ids.len);
+    ev->n_generated = j->n_generated;
     ev->n_guessed = g.n_guessed;
     ev->n_right = g.n_right;
     if (by_itself) {
@@ -275,7 +284,7 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     if (why) own = *why;
     rvi_sampler_state sampler = {0};
     if (r->kept && j->s && j->s->answer) sampler = rvi_sampler_get(rvi_answer_sampler(j->s));
-    if (j->s && j->s->answer && !st) take_answer(j, &ev, &own);
+    if (j->s && j->s->answer && !st) take_answer(s, j, &ev, &own);
     if (j->lost) {
         ev.finish = RV_FINISH_ERROR;
         ev.status = rvi_nomem(&own, "events");

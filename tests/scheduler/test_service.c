@@ -195,6 +195,8 @@ static void choices_share_the_prompt(void **state)
         assert_string_not_equal(list[0].text, list[1].text);
         static rv_service_metrics m;
         served_metrics(svc, &m);
+        assert_int_equal(m.answer_tokens, list[0].last.n_generated + list[1].last.n_generated +
+                                              list[2].last.n_generated + list[3].last.n_generated);
         assert_int_equal(
             m.prompt_rows + m.token_rows - 3,
             N_PROMPT + list[0].n + list[1].n + list[2].n + list[3].n - 4 +

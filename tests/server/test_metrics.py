@@ -23,7 +23,8 @@ with tempfile.TemporaryDirectory() as folder:
     write_adapter(folder + "/one", 1)
     write_adapter(folder + "/two", 2)
     with Server("--adapters", folder, "--memory", "1G", "--witness", folder + "/witness") as s:
-        s.chat("Hello")
+        said = s.chat("Hello", n=3)["usage"]["completion_tokens"]
+        counted = s.metric("generation_tokens_total")
         for _ in range(2):
             s.chat("Hello", model="one")
         for i in range(12):  # one that was submitted in time, and took too long
@@ -44,6 +45,8 @@ verdict("adapters are counted, and how they came", [values[x] for x in (
     "adapters_known", "adapters_open", "adapters_ready",
     'adapter_load_seconds_count{from="disk"}', 'adapter_load_seconds_count{from="ready"}')] ==
         ["2", "1", "1", "1", "1"], values)
+verdict("every token of an answer counts once", counted == said > 3, (counted, said))
+verdict("pages that are merely cached are told", int(values["kv_pages_kept"]) > 0)
 verdict("and what the budget has", values['budget_limit_bytes{pool="all"}'] == str(1 << 30) and
         0 < int(values['budget_used_bytes{pool="kv"}']) <
         int(values['budget_used_bytes{pool="all"}']) < 1 << 30 and
