@@ -361,9 +361,9 @@ static void set_max(cli_chat_state *t, const char *argument)
     char *end;
     errno = 0;
     long v = strtol(argument, &end, 10);
-    if (*argument && (*end || errno || v < 1 || v > 1000000000))
+    if (*argument && (*end || errno || v < 1 || v > 1000000000)) {
         cli_remark(t, "/max takes a whole number, at least 1.");
-    else if (*argument) {
+    } else if (*argument) {
         t->g->options.max_tokens = (int)v;
         t->g->max_given = true;
     }
