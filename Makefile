@@ -337,7 +337,7 @@ CROSS_EVENT := -l:libevent_core-2.1.so.7 -l:libevent_pthreads-2.1.so.7 \
   -l:libevent_openssl-2.1.so.7 -lssl -lcrypto
 # What another CPU family computes differently comes first: kernels, backend, models. Under qemu,
 # which is up to a hundred times slower than this machine, programs repeat less
-# (tests/harness/amount.h), and one that takes minutes all the same is ended.
+# (tests/harness/amount.h), and one that takes a quarter of an hour all the same is ended.
 CROSS_SRC   := $(filter-out tests/real/%,$(FAST_SRC))
 CROSS_FIRST := $(filter tests/kernels/% tests/backend/% tests/model/%,$(CROSS_SRC))
 CROSS_ORDER := $(CROSS_FIRST) $(filter-out $(CROSS_FIRST),$(CROSS_SRC))

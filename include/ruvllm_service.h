@@ -294,7 +294,7 @@ typedef struct rv_service_metrics {
     uint64_t bytes_hot, bytes_warm, bytes_cold, bytes_kept, bytes_spilled;
     uint64_t n_context; /* most tokens of prompt and answer together, as it came out */
     /* Of answers, with their ends: also those that need no row of their own, the first and guesses
-     * that came true. */
+     * that came true; not those of an answer that is gone through to be judged. */
     uint64_t answer_tokens;
 } rv_service_metrics;
 

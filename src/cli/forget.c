@@ -40,7 +40,7 @@ static const char *member(const rvi_json *x, const char *name)
 static const char ended[] = "ended";
 
 typedef struct found {
-    const rvi_json *items[1000]; /* corrections, those of them that ended, the rest */
+    const rvi_json **items; /* corrections, those of them that ended, the rest; in the arena */
     size_t n, n_trained;
     cli_judgements judged;
     int n_steps;            /* of scores, that stay */
@@ -51,7 +51,6 @@ typedef struct found {
 
 static void add(found *f, const rvi_json *x)
 {
-    if (f->n == RVI_COUNT(f->items)) return;
     f->items[f->n++] = x;
     f->n_trained += rvi_json_int(rvi_json_get(x, "generation"), 0) > 0 ||
                     rvi_json_bool(rvi_json_get(x, "trained"), false);
@@ -64,7 +63,12 @@ static rv_status find(found *f, const cli_learning *l, const char *part, rv_erro
                                              {"text", "text", "text"},
                                              {"question", "chosen", "rejected"}};
     static const char *const lists[] = {"learned", ended, "instructions", "preferences"};
+    size_t most = 1;
     rv_status st = cli_learning_status(l, &f->arena, &f->before, err);
+    for (size_t k = 0; !st && k < RVI_COUNT(lists); k++)
+        most += rvi_json_count(rvi_json_get(f->before, lists[k]));
+    if (!st && !(f->items = rvi_arena_alloc(&f->arena, most, sizeof *f->items)))
+        st = rvi_nomem(err, "what to forget");
     for (size_t k = 0; !st && k < RVI_COUNT(lists); k++) {
         const rvi_json *list = rvi_json_get(f->before, lists[k]);
         for (size_t i = 0; i < rvi_json_count(list); i++) {
@@ -77,14 +81,14 @@ static rv_status find(found *f, const cli_learning *l, const char *part, rv_erro
     if (st) return st;
     cli_judgements *j = &f->judged;
     size_t n = 0;
-    cli_learning_judgements(l, &f->arena, j);
+    st = cli_learning_judgements(l, &f->arena, j, err);
     for (size_t i = 0; i < j->n; i++) {
         const cli_judgement x = j->list[i];
         if (contains(x.question, part) || contains(x.answer, part) || contains(x.began, part))
             j->list[n++] = x;
     }
     j->n = n;
-    return RV_OK;
+    return st;
 }
 
 static void write_counts(const found *f, rvi_buf *out)

@@ -3,12 +3,15 @@
 
 #include <string.h>
 
+#include "base/error.h"
+
 enum { HASH = 32 }; /* bytes before the JSON of a record of the log */
 
 typedef struct reader {
     cli_judgements *out;
     rvi_arena *arena;
     const char *user;
+    bool failed;
 } reader;
 
 static bool add(cli_judgements *j, const cli_judgement *x)
@@ -50,14 +53,18 @@ static int note_event(void *ctx, uint64_t event, rv_bytes record)
                        rvi_json_string(rvi_json_get(e, "question"), ""),
                        rvi_json_string(rvi_json_get(e, "given"), ""),
                        rvi_json_string(rvi_json_get(e, "note"), "")};
-    return !add(r->out, &x);
+    r->failed = !add(r->out, &x);
+    return r->failed;
 }
 
-void cli_judgements_read(cli_judgements *out, rv_store *store, const char *user, rvi_arena *arena)
+rv_status cli_judgements_read(cli_judgements *out, rv_store *store, const char *user,
+                              rvi_arena *arena, rv_error *err)
 {
-    reader r = {out, arena, user};
-    if (store->read(store->ctx, "feedback", 1, note_event, &r, NULL))
-        out->n = 0; /* of a part nobody knows what was taken back */
+    reader r = {.out = out, .arena = arena, .user = user};
+    rv_status st = store->read(store->ctx, "feedback", 1, note_event, &r, err);
+    if (!st && r.failed) st = rvi_nomem(err, "judgements");
+    if (st) out->n = 0; /* of a part nobody knows what was taken back */
+    return st;
 }
 
 void cli_judgement_write(const cli_judgement *x, rvi_arena *arena, rvi_buf *out)

@@ -10,9 +10,9 @@ typedef struct cli_judgement {
     uint64_t event;
     bool bad;
     double score;
-    const char *question, *answer;
-    const char
-        *began; /* the answer, of a thumb down; answer may lack the beginning of a long one */
+    const char *question;
+    const char *answer; /* may lack the beginning of a long one, */
+    const char *began;  /* which a thumb down has */
 } cli_judgement;
 
 typedef struct cli_judgements { /* {0} is empty */
@@ -20,9 +20,10 @@ typedef struct cli_judgements { /* {0} is empty */
     size_t n, cap;
 } cli_judgements;
 
-/* Those of a user that were neither taken back nor forgotten, by the log in the store; none where
- * it cannot be read. Texts are in the arena. */
-void cli_judgements_read(cli_judgements *out, rv_store *store, const char *user, rvi_arena *arena);
+/* Those of a user that were neither taken back nor forgotten, by the log in the store. Texts are in
+ * the arena. */
+rv_status cli_judgements_read(cli_judgements *out, rv_store *store, const char *user,
+                              rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
 /* Two lines: the question, and the verdict with the beginning of the answer. */
 void cli_judgement_write(const cli_judgement *x, rvi_arena *arena, rvi_buf *out);
 

@@ -18,7 +18,7 @@ static void warn_of_spelling(const rv_error *why)
 {
     fprintf(stderr,
             "ruvllm: warning: lessons are recognised by spelling alone: %s ('ruvllm pull minilm' "
-            "fetches what is missing)\n",
+            "fetches it again)\n",
             why->text);
 }
 
@@ -536,20 +536,24 @@ static void print_background(const rvi_json *status, rvi_buf *out)
 
 /* Through a store of its own, since the background may be using the learner's. (Stores on one
  * connection to a database take turns.) */
-void cli_learning_judgements(const cli_learning *l, rvi_arena *arena, cli_judgements *out)
+rv_status cli_learning_judgements(const cli_learning *l, rvi_arena *arena, cli_judgements *out,
+                                  rv_error *err)
 {
     rv_store store = {0};
     *out = (cli_judgements){0};
-    if (!open_store(l, l->url ? &l->store : NULL, &store, NULL))
-        cli_judgements_read(out, &store, l->name, arena);
+    rv_status st = open_store(l, l->url ? &l->store : NULL, &store, err);
+    if (!st) st = cli_judgements_read(out, &store, l->name, arena, err);
     rv_store_close(&store);
+    return st;
 }
 
 static void print_judgements(const cli_learning *l, rvi_arena *a, rvi_buf *out)
 {
     enum { SHOWN = 12 };
-    cli_judgements j = {0};
-    cli_learning_judgements(l, a, &j);
+    cli_judgements j;
+    rv_error why;
+    if (cli_learning_judgements(l, a, &j, &why))
+        rvi_buf_printf(out, "judgements cannot be read: %s\n", why.text);
     if (j.n) rvi_buf_printf(out, "%zu judgement%s", j.n, j.n == 1 ? "" : "s");
     if (j.n) rvi_buf_printf(out, j.n > SHOWN ? ", the last %d:\n" : "\n", SHOWN);
     for (size_t i = j.n > SHOWN ? j.n - SHOWN : 0; i < j.n; i++)

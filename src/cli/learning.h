@@ -65,9 +65,10 @@ void cli_learning_report(const cli *c, rv_adaptation *a, const char *said, bool 
 /* The status of a learner, in the arena. */
 rv_status cli_learning_status(const cli_learning *l, rvi_arena *arena, const rvi_json **out,
                               rv_error *err) RVI_MUST_CHECK;
-/* Thumbs and scores that were neither taken back nor forgotten; none where they cannot be read. The
- * caller frees the list, texts are in the arena. */
-void cli_learning_judgements(const cli_learning *l, rvi_arena *arena, cli_judgements *out);
+/* Thumbs and scores that were neither taken back nor forgotten. The caller frees the list, texts
+ * are in the arena. */
+rv_status cli_learning_judgements(const cli_learning *l, rvi_arena *arena, cli_judgements *out,
+                                  rv_error *err) RVI_MUST_CHECK;
 /* The status as a text for people, with the thumbs and scores. */
 rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 

@@ -73,7 +73,7 @@ static void note_token(rvi_scheduler *s, rvi_job *j)
 static void count_tokens(rvi_scheduler *s, rvi_job *j, int n_generated)
 {
     int n_new = RVI_MAX(n_generated - j->n_generated, 0);
-    rvi_figures_add(&s->figures.answer_tokens, (uint64_t)n_new);
+    if (!j->r->beside) rvi_figures_add(&s->figures.answer_tokens, (uint64_t)n_new);
     j->n_generated = n_generated;
 }
 

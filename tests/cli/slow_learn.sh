@@ -285,6 +285,16 @@ printf '/learned\n' >"$tmp/talk"
 "$rv" chat $spm $again <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
 verdict "and in a chat" 0 $? "" "^recognised by spelling alone"
 
+# --- however many have the text, it is in none afterwards
+for i in $(seq 1100); do
+    echo "{\"question\": \"What is the code of locker $i?\", \"answer\": \"Zulu $i.\"}"
+done >"$tmp/lockers.jsonl"
+lockers="-m $spm --adapter lockers --cache-dir $tmp/without"
+"$rv" teach $spm "$tmp/lockers.jsonl" --adapter lockers --cache-dir "$tmp/without" >/dev/null 2>&1
+check "all of many are forgotten" 0 "^Forgotten 1100 lessons:" - \
+    "$rv" learn forget zulu -y $lockers
+check "and none is left" 0 "^no corrections" - "$rv" learn status $lockers
+
 # --- an embedder that disappears: what was taught with it is still answered, by spelling
 models=${RUVLLM_CACHE_DIR:-$HOME/.cache/ruvllm}/models/all-MiniLM-L6-v2
 if [ -e "$models/model.safetensors" ]; then

@@ -23,7 +23,9 @@ with tempfile.TemporaryDirectory() as folder:
     write_adapter(folder + "/one", 1)
     write_adapter(folder + "/two", 2)
     with Server("--adapters", folder, "--memory", "1G", "--witness", folder + "/witness") as s:
-        said = s.chat("Hello", n=3)["usage"]["completion_tokens"]
+        answer = s.chat("Hello", n=3)
+        said = answer["usage"]["completion_tokens"]
+        s.post("/v1/feedback", {"response_id": answer["id"], "score": 0.5})  # computes it again
         counted = s.metric("generation_tokens_total")
         for _ in range(2):
             s.chat("Hello", model="one")
