@@ -254,20 +254,74 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS, 1) product_tiles_128(rvi_cuda_product
     tiles_product<128>(a);
 }
 
+/* What a lane adds at a time: N neighbouring outputs, all segments asked for at once. */
+template <int N> struct outs {
+    float v[N];
+};
+
+template <int N> static __device__ __forceinline__ outs<N> outs_at(const float *from)
+{
+    outs<N> x;
+    if constexpr (N == 4) {
+        float4 v = *(const float4 *)from;
+        x.v[0] = v.x, x.v[1] = v.y, x.v[2] = v.z, x.v[3] = v.w;
+    } else {
+        x.v[0] = *from;
+    }
+    return x;
+}
+
+template <int N> static __device__ __forceinline__ outs<N> added_segments(const rvi_cuda_product_args &a, const float *first, size_t next)
+{
+    outs<N> of[SEGMENTS], sum;
+#pragma unroll
+    for (int s = 0; s < SEGMENTS; s++)
+        if (s < a.segments) of[s] = outs_at<N>(first + s * next);
+    sum = of[0];
+#pragma unroll
+    for (int s = 1; s < SEGMENTS; s++)
+        for (int j = 0; j < N && s < a.segments; j++) sum.v[j] += of[s].v[j];
+    return sum;
+}
+
+template <int N, bool GATED> static __device__ __forceinline__ void add_up(const rvi_cuda_product_args &a)
+{
+    int row = blockIdx.x, n = all_outs(a);
+    size_t next = (size_t)a.n_rows * n * (1 + GATED);
+    for (int i = N * (blockIdx.y * blockDim.x + threadIdx.x); i < n; i += N * gridDim.y * blockDim.x) {
+        int part = 0, o = i;
+        for (; !GATED && part + 1 < a.n_parts && o >= a.part[part].n_out; part++) o -= a.part[part].n_out;
+        const rvi_cuda_panels &p = a.part[part];
+        float *to = as<float>(p.out) + (size_t)row * p.stride + o, f = factors(a)[row];
+        outs<N> old = {}, bias, bias2, v2 = {};
+        for (int j = 0; j < N; j++) bias.v[j] = bias2.v[j] = NO_BIAS;
+        if (a.finish == RVI_CUDA_ADD) old = outs_at<N>(to);
+        if (p.bias) bias = outs_at<N>(as<const float>(p.bias) + o);
+        if (GATED && a.part[1].bias) bias2 = outs_at<N>(as<const float>(a.part[1].bias) + o);
+        outs<N> v = added_segments<N>(a, segment_at(a, 0, row, 0, n) + i, next);
+        if (GATED) v2 = added_segments<N>(a, segment_at(a, 0, row, 1, n) + i, next);
+        for (int j = 0; j < N; j++) v.v[j] = finished(a.finish, v.v[j] * f + bias.v[j], v2.v[j] * f + bias2.v[j], old.v[j]);
+        if constexpr (N == 4)
+            *(float4 *)to = {v.v[0], v.v[1], v.v[2], v.v[3]};
+        else
+            *to = v.v[0];
+    }
+}
+
+/* Do fours of outputs lie at multiples of 16 bytes, in every part? */
+static __device__ __forceinline__ bool in_fours(const rvi_cuda_product_args &a)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < a.n_parts; i++) all |= a.part[i].out | a.part[i].bias | (uint64_t)(uint32_t)(a.part[i].n_out | a.part[i].stride) * 4;
+    return all % 16 == 0;
+}
+
 /* Grid: rows, blocks of outputs. */
 KERNEL add_segments(rvi_cuda_product_args a)
 {
     begin();
-    int row = blockIdx.x, n = all_outs(a), segments = a.segments, gated = is_gated(a);
-    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < n; i += gridDim.y * blockDim.x) {
-        int part = 0, o = i;
-        for (; !gated && part + 1 < a.n_parts && o >= a.part[part].n_out; part++) o -= a.part[part].n_out;
-        float v[2] = {}, f = factors(a)[row];
-        for (int k = 0; k <= gated; k++) {
-            v[k] = segment_at(a, 0, row, k, n)[i];
-            for (int s = 1; s < segments; s++) v[k] += segment_at(a, s, row, k, n)[i];
-            v[k] *= f;
-        }
-        finish(a, a.part[part], row, o, v[0], v[1]);
-    }
+    if (is_gated(a))
+        in_fours(a) ? add_up<4, true>(a) : add_up<1, true>(a);
+    else
+        in_fours(a) ? add_up<4, false>(a) : add_up<1, false>(a);
 }
