@@ -47,7 +47,7 @@ static const function functions[] = {
                         ROW(product_tiles_32, product) ROW(product_tiles_128, product)
                             ROW(product_tiles_64, product) ROW(prepare_tiles, product)
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product) ROW(product_ring_##name, product) ROW(product_wide_##name, product)
-                    RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product) ROW(product_wide_F16_64, product) ROW(product_wide_F16_32, product)
+                    RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product) ROW(product_wide_F16_64, product) ROW(product_wide_F16_32, product) ROW(product_wide_F16_128, product)
 #undef X
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_short_##name, product)
                     ROW(product_short, product) ROW(product_twice, product) ROW(product_long, product) ROW(product_panel, product) RVI_CUDA_QUANTS(X) ROW(product_short_F16, product)

@@ -104,6 +104,7 @@ typedef enum rvi_cuda_kernel {
         RVI_CUDA_product_wide_F16,
     RVI_CUDA_product_wide_F16_64,
     RVI_CUDA_product_wide_F16_32,
+    RVI_CUDA_product_wide_F16_128,
 #define X(name, bits, offset, scales, d_units, has_m) RVI_CUDA_product_ring_##name,
     RVI_CUDA_QUANTS(X)
 #undef X

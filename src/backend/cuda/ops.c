@@ -405,6 +405,7 @@ static const char *const kernel_names[] = {
         "product_wide_F16",
     "product_wide_F16_64",
     "product_wide_F16_32",
+    "product_wide_F16_128",
 #define X(name, bits, offset, scales, d_units, has_m) "product_ring_" #name,
     RVI_CUDA_QUANTS(X)
 #undef X
@@ -429,7 +430,7 @@ static bool has_clusters(rvi_cuda *c, rvi_cu_function *f)
 static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
 {
     if (k == RVI_CUDA_attention_tiles || k == RVI_CUDA_product_few) return most;
-    bool wide = k >= RVI_CUDA_product_wide_Q4_0 && k <= RVI_CUDA_product_wide_F16_32;
+    bool wide = k >= RVI_CUDA_product_wide_Q4_0 && k <= RVI_CUDA_product_wide_F16_128;
     if ((k == RVI_CUDA_heads_row || wide) && !c->has_groups) return 0;
     if (wide) return most;
     return RVI_MIN(most, (int)c->shared);
@@ -501,7 +502,7 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                  {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
                  {RVI_CUDA_attention_row_q8, RVI_CUDA_attention_row_q8, RVI_CUDA_ROW_SHARED_Q8},
                  {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED},
-                 {RVI_CUDA_product_wide_Q4_0, RVI_CUDA_product_wide_F16_32, RVI_CUDA_TILE_SHARED}};
+                 {RVI_CUDA_product_wide_Q4_0, RVI_CUDA_product_wide_F16_128, RVI_CUDA_TILE_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,

@@ -253,17 +253,32 @@ static void ring_of(const rvi_cuda *c, const rvi_matmul *m, tiling *t)
     if (results <= c->shared) t->shared = RVI_MAX(t->stages * stage + t->slots * slot, results);
 }
 
-static tiling tiling_of(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_kernel k, int rows)
+/* Tiles of rows, and of outputs. */
+static uint32_t down(const rvi_matmul *m, int rows)
 {
-    tiling t = {.kernel = k, .rows = rows};
+    return ceil_div(m->n_rows, rows);
+}
+
+static uint32_t across(const rvi_matmul *m)
+{
+    return tiles_of(m, m->gated.t ? RVI_CUDA_TILE / 2 : RVI_CUDA_TILE);
+}
+
+/* Segments that have blocks of their own, where there are too few tiles of so many rows. */
+static uint32_t segments_apart(const rvi_cuda *c, const rvi_matmul *m, int rows)
+{
     uint32_t segments = (uint32_t)rvi_cuda_segments(m->x.n), outs = 0;
     for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
-    t.grid[0] = ceil_div(m->n_rows, rows);
-    t.grid[1] = tiles_of(m, m->gated.t ? RVI_CUDA_TILE / 2 : RVI_CUDA_TILE);
-    t.grid[2] = t.grid[0] * t.grid[1] < (uint32_t)c->n_blocks / 4 &&
-                        (uint64_t)segments * (uint32_t)m->n_rows * outs <= RVI_CUDA_SUMS
-                    ? segments
-                    : 1;
+    return down(m, rows) * across(m) < (uint32_t)c->n_blocks / 4 &&
+                   (uint64_t)segments * (uint32_t)m->n_rows * outs <= RVI_CUDA_SUMS
+               ? segments
+               : 1;
+}
+
+static tiling tiling_of(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_kernel k, int rows)
+{
+    tiling t = {
+        .kernel = k, .rows = rows, .grid = {down(m, rows), across(m), segments_apart(c, m, rows)}};
     ring_of(c, m, &t);
     return t;
 }
@@ -289,6 +304,7 @@ static rvi_cuda_kernel wide_kernel(rvi_qtype type, int rows)
 {
     if (rows == 64) return RVI_CUDA_product_wide_F16_64;
     if (rows == 32) return RVI_CUDA_product_wide_F16_32;
+    if (rows == 128) return RVI_CUDA_product_wide_F16_128;
     switch (type) {
 #define X(name, bits, offset, scales, d_units, has_m)                                              \
     case RVI_##name: return RVI_CUDA_product_wide_##name;
@@ -364,25 +380,27 @@ static bool wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
     return true;
 }
 
-/* Weights of 16 bits and few rows, which are bound by the memory: likewise. */
-static bool wide_few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a,
-                     const tiling *t)
+/* Weights of 16 bits and not many rows, which are bound by the memory: likewise, with all rows in
+ * one tile. */
+static bool wide_few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
 {
-    uint32_t segments = t->grid[2];
-    if (!c->has_groups || t->rows > 64 || (m->gated.t && segments > 1)) return false;
+    int rows = m->n_rows <= 32 ? 32 : m->n_rows <= 64 ? 64 : 128;
+    uint32_t segments = segments_apart(c, m, rows);
+    if (!c->has_groups || m->n_rows > rows || (m->gated.t && segments > 1)) return false;
     for (int i = 0; i < m->n_parts; i++)
         if (!has_16_bits(m->part[i].w->type)) return false;
     add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
-    add_wide(c, m, a, 0, m->n_parts, t->rows, segments);
+    add_wide(c, m, a, 0, m->n_parts, rows, segments);
     if (segments > 1) add_sums(c, m, a);
     return true;
 }
 
 static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args)
 {
+    if (wide_few(c, m, args)) return;
     tiling t = best_tiling(c, m);
     rvi_cuda_product_args a = *args;
-    if (wide(c, m, args, &t) || wide_few(c, m, args, &t)) return;
+    if (wide(c, m, args, &t)) return;
     a.stages = (int32_t)t.stages;
     a.slots = (int32_t)t.slots;
     add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);

@@ -76,7 +76,7 @@
 /* product_wide: units of a block as it comes; stages of so many rows, and blocks of so many stages
  * on their way. A block that has been read is free when its last stage is. */
 #define RVI_CUDA_TILE_UNITS(units, bits, rows) ((bits) == 16 && (rows) > 64 ? 2 : (units))
-#define RVI_CUDA_TILE_AHEAD(rows)              ((rows) == 32 ? 8 : (rows) == 64 ? 6 : 5)
+#define RVI_CUDA_TILE_AHEAD(rows)              ((rows) == 32 ? 8 : (rows) <= 128 ? 6 : 5)
 #define RVI_CUDA_TILE_PLACES(ahead, stages)    (((ahead) + (stages)-2) / (stages) + 1)
 
 #endif
