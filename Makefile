@@ -222,7 +222,8 @@ $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backe
 	@$(CXX) -std=c++17 -Isrc -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
 	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
 $(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
-CUDA_TESTS := slow_cuda slow_draw slow_learn slow_rows slow_split slow_gradients slow_wide
+CUDA_TESTS := slow_cuda slow_draw slow_gradients slow_learn slow_rows slow_shapes slow_split \
+  slow_wide
 $(addprefix $(BUILD)/tests/cuda/,$(CUDA_TESTS)): $(FAKE_DRIVER)
 # The program itself, with an image that only this driver takes.
 CUDA_BIN := $(BUILD)/tests/cuda/ruvllm
