@@ -250,5 +250,10 @@ PY
 verdict "plot: the picture" 0 $? "" ""
 check "plot: nothing to draw" 1 - "nothing to draw" bench/plot "$tmp/csv" --cpu nosuch -o \
     "$tmp/svg2"
+check "plot: nothing ran on a GPU" 1 - "nothing to draw" bench/plot "$tmp/csv" --gpu -o "$tmp/svg2"
+sed '2s/,[^,]*,[^,]*,[^,]*$/,Some GPU,1.2,3\/4/' "$tmp/csv" >"$tmp/csv2"
+check "plot: what ran on one" 0 "1 rows" - bench/plot "$tmp/csv2" --gpu -o "$tmp/svg2"
+grep -q "Some GPU" "$tmp/svg2"
+verdict "plot: which names it" 0 $? "" ""
 
 echo "1..$n"
