@@ -176,6 +176,16 @@ static void alone_and_together(void **state)
                        .head_size = 80,
                        .n_pairs = 40},
               23);
+    static const int large[] = {144, 256};
+    for (size_t i = 0; i < RVI_COUNT(large); i++) /* with parts, and without */
+        check(be,
+              &(shape){.n_keys = i ? 300 : 530,
+                       .n_rows = i ? 66 : 65,
+                       .kv_heads = i ? 2 : 16,
+                       .group = i ? 2 : 4,
+                       .head_size = large[i],
+                       .n_pairs = large[i] / 2},
+              32);
     be->ops->free(be);
 }
 
@@ -236,6 +246,20 @@ static void shapes(void **state)
          .head_size = 80,
          .window = 300,
          .q8 = true},
+        {.n_keys = 1500,
+         .n_rows = 1021,
+         .kv_heads = 4,
+         .group = 2,
+         .head_size = 256,
+         .soft_cap = 50},
+        {.n_keys = 1300,
+         .n_rows = 1111,
+         .kv_heads = 4,
+         .group = 4,
+         .head_size = 256,
+         .window = 500,
+         .n_pairs = 128},
+        {.n_keys = 900, .n_rows = 333, .kv_heads = 16, .group = 7, .head_size = 192, .lost = 40},
     };
     for (size_t i = 0; i < RVI_COUNT(list); i++) check(be, &list[i], 13);
     be->ops->free(be);

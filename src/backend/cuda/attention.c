@@ -318,10 +318,14 @@ static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows,
     return *all ? parts : 0;
 }
 
+/* Of heads that all kernels of attention.cuh take. */
+enum { SMALL_HEAD = 128 };
+
 static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_attention *a)
 {
     int n = kv->spec.head_size;
-    return !c->exact && kv->type != RVI_ATTN_F32 && n % 16 == 0 && n <= 128 &&
+    return !c->exact && kv->type != RVI_ATTN_F32 && n % 16 == 0 &&
+           n <= (kv->type == RVI_ATTN_F16 ? RVI_CUDA_MAX_TILE_HEAD : SMALL_HEAD) &&
            a->n_heads / kv->spec.n_kv_heads <= RVI_CUDA_QUERIES;
 }
 
@@ -473,15 +477,21 @@ static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args
 static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
 {
     int most = RVI_CUDA_QUERIES / (args->n_heads / args->kv.n_kv_heads); /* rows of a tile */
-    bool q8 = args->kv.type == RVI_ATTN_Q8;
+    bool q8 = args->kv.type == RVI_ATTN_Q8, large = args->kv.head_size > SMALL_HEAD;
     args->runs = p->runs;
     args->n_splits = (p->longest + most - 1) / most;
-    rvi_cuda_command *k = rvi_cuda_add(
-        c, q8 ? RVI_CUDA_attention_tiles_q8 : RVI_CUDA_attention_tiles,
-        (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)(p->n_runs * args->n_splits),
-                     (uint32_t)RVI_MAX(args->n_parts, 1)},
-        RVI_CUDA_ATTENTION, args, sizeof *args);
-    if (k) k->shared = q8 ? RVI_CUDA_KEY_SHARED_Q8 : RVI_CUDA_KEY_SHARED;
+    int tiles = p->n_runs * args->n_splits * (large ? 2 : 1);
+    rvi_cuda_command *k = rvi_cuda_add(c,
+                                       large ? RVI_CUDA_attention_tiles_large
+                                       : q8  ? RVI_CUDA_attention_tiles_q8
+                                             : RVI_CUDA_attention_tiles,
+                                       (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)tiles,
+                                                    (uint32_t)RVI_MAX(args->n_parts, 1)},
+                                       RVI_CUDA_ATTENTION, args, sizeof *args);
+    if (k)
+        k->shared = large ? RVI_CUDA_KEY_SHARED_LARGE
+                    : q8  ? RVI_CUDA_KEY_SHARED_Q8
+                          : RVI_CUDA_KEY_SHARED;
 }
 
 /* So many neighbours that blocks with more queries are mostly full. */
@@ -529,8 +539,8 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &args.kv);
         if (!p) return;
         n = p->n_rows;
-        bool all,
-            alone = p->longest == 1 && a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES;
+        bool all, alone = p->longest == 1 && kv->spec.head_size <= SMALL_HEAD &&
+                          a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES;
         if (!tiles || !alone || !by_rows(c, kv, &args, a, rows + at, n)) {
             args.per = 1;
             args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);

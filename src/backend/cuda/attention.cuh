@@ -1,4 +1,5 @@
-/* attention.cuh - attention over pages of f16 and q8 on the tensor cores, for heads of 16 to 128 elements (multiples of 16).
+/* attention.cuh - attention over pages of f16 and q8 on the tensor cores, for heads of 16 to 128 elements (multiples of 16);
+ * of f16 to 256: a block then has the scores of all elements and mixes one half of the values.
  *
  *  query   Times the attention's scale and, where there is no soft cap, log2(e); then rounded to f16.
  *  chunk   64 keys by absolute position. Scores: mma.m16n8k16 over 16 elements at a time, in order. m: their maximum;
@@ -45,9 +46,10 @@ static __device__ __forceinline__ int key_piece(int e, int piece)
 {
     return e * 8 + (piece ^ (e & 7));
 }
-static __device__ __forceinline__ int value_piece(int key, int piece)
+/* SIZE: elements of a key there is room for. */
+template <int SIZE = 128> static __device__ __forceinline__ int value_piece(int key, int piece)
 {
-    return KEYS * 128 * 2 / 16 + key * 16 + (piece ^ (key & 7));
+    return KEYS * SIZE * 2 / 16 + key * 16 + (piece ^ (key & 7));
 }
 
 /* The pages of a chunk; 0: none of its keys is seen. */
@@ -89,6 +91,32 @@ static __device__ __forceinline__ void copy_chunk(const rvi_cuda_attention_args 
                     *(uint4 *)at = {};
                 key += keys_on, piece += pieces_on;
                 if (piece >= pieces) piece -= pieces, key++;
+            }
+        }
+    copy_commit();
+}
+
+/* The same of keys of up to 256 elements, and of their values one half. */
+static __device__ __forceinline__ void copy_large(const rvi_cuda_attention_args &a, const chunk_pages &pages, int chunk, int first,
+                                                  int last, int half, uint8_t *to)
+{
+    uint32_t pieces = a.kv.head_size / 8, mine = min(pieces - half * 16, 16u);
+    if (chunk != NO_CHUNK)
+#pragma unroll 1
+        for (int page = 0; page < KEYS / RVI_CUDA_PAGE; page++) {
+            int base = chunk * KEYS + page * RVI_CUDA_PAGE;
+            const uint8_t *k = page ? pages.at[1] : pages.at[0], *v = k + a.kv.k_bytes;
+#pragma unroll 4
+            for (uint32_t i = threadIdx.x; k && i < pieces * RVI_CUDA_PAGE; i += RVI_CUDA_ATTENTION)
+                copy16(to + key_piece(i / 4, page * 4 + i % 4) * 16, k + i * 16);
+#pragma unroll 4
+            for (uint32_t i = threadIdx.x; i < mine * RVI_CUDA_PAGE; i += RVI_CUDA_ATTENTION) {
+                uint32_t key = i / mine, piece = i % mine;
+                uint8_t *at = to + value_piece<256>(page * RVI_CUDA_PAGE + key, piece) * 16;
+                if (k && base + (int)key >= first && base + (int)key <= last)
+                    copy16(at, v + (key * pieces + half * 16 + piece) * 16);
+                else
+                    *(uint4 *)at = {};
             }
         }
     copy_commit();
@@ -237,8 +265,8 @@ static __device__ __forceinline__ void add_scores(const uint32_t f[4], int e, co
     }
 }
 
-/* Elements 16 e .. + 15 of the values that p mixes, for the lane's two queries. */
-static __device__ __forceinline__ void mix_values(const uint32_t p[4][4], int e, const uint8_t *shared, float acc[2][4])
+/* Elements 16 e .. + 15 of the values there that p mixes, for the lane's two queries. */
+template <int SIZE = 128> static __device__ __forceinline__ void mix_values(const uint32_t p[4][4], int e, const uint8_t *shared, float acc[2][4])
 {
     int lane = threadIdx.x % 32, line = lane % 8, matrix = lane / 8;
 #pragma unroll
@@ -246,7 +274,7 @@ static __device__ __forceinline__ void mix_values(const uint32_t p[4][4], int e,
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         uint32_t b[4];
-        load_matrices(b, shared + value_piece(j * 16 + matrix % 2 * 8 + line, e * 2 + matrix / 2) * 16);
+        load_matrices(b, shared + value_piece<SIZE>(j * 16 + matrix % 2 * 8 + line, e * 2 + matrix / 2) * 16);
         mma_f16(acc[0], p[j][0], p[j][1], p[j][2], p[j][3], b[0], b[1]);
         mma_f16(acc[1], p[j][0], p[j][1], p[j][2], p[j][3], b[2], b[3]);
     }
@@ -281,25 +309,26 @@ struct query_pair {
     int2 see[2]; /* first and last key */
 };
 
-static __device__ __forceinline__ void load_query(const rvi_cuda_attention_args &a, const query_pair &two, int k, uint32_t q[8][4])
+template <int SIZE>
+static __device__ __forceinline__ void load_query(const rvi_cuda_attention_args &a, const query_pair &two, int k, uint32_t q[SIZE / 16][4])
 {
     float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float *x = row_of(a.q, two.row[h]) + two.head[h] * a.kv.head_size + threadIdx.x % 4 * 2;
 #pragma unroll
-        for (int e = 0; e < 16; e++) {
+        for (int e = 0; e < SIZE / 8; e++) {
             bool has = e < 2 * k && two.is[h];
             q[e / 2][e % 2 * 2 + h] = has ? to_halves(x[e * 8] * scale, x[e * 8 + 1] * scale) : 0;
         }
     }
 }
 
-/* A chunk for the lane's queries: onto m, l and all; PARTS: to its part. */
-template <bool PARTS>
-static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args &a, const uint32_t q[8][4], int k, int chunk,
-                                                  const query_pair &two, bool all_seen, const uint8_t *shared, float m[2],
-                                                  float l[2], float all[16][4])
+/* A chunk for the lane's queries: onto m, l and all; PARTS: to its part. half: of the values. */
+template <bool PARTS, int SIZE>
+static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args &a, const uint32_t q[SIZE / 16][4], int k, int half,
+                                                  int chunk, const query_pair &two, bool all_seen, const uint8_t *shared,
+                                                  float m[2], float l[2], float all[16][4])
 {
     float s[8][4], top[2], sum[2], c[2] = {}, d[2] = {}, *part[2];
     bool takes[2];
@@ -307,7 +336,7 @@ static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args 
 #pragma unroll
     for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0;
 #pragma unroll
-    for (int e = 0; e < 8; e++)
+    for (int e = 0; e < SIZE / 16; e++)
         if (e < k) add_scores(q[e], e, shared, s);
     weigh(a, chunk, two.see, all_seen, 2, s, top, sum);
 #pragma unroll
@@ -317,13 +346,13 @@ static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args 
         takes[h] = two.is[h] && chunk * KEYS <= two.see[h].y && chunk * KEYS + KEYS > two.see[h].x;
         if (PARTS) part[h] = part_at(a, two.row[h], two.head[h], chunk - two.see[h].x / KEYS);
         if (!PARTS && takes[h]) merge_factors(&m[h], &l[h], top[h], sum[h], &c[h], &d[h]);
-        if (PARTS && takes[h] && threadIdx.x % 4 == 0) part[h][a.kv.padded] = top[h], part[h][a.kv.padded + 1] = sum[h];
+        if (PARTS && takes[h] && half == 0 && threadIdx.x % 4 == 0) part[h][a.kv.padded] = top[h], part[h][a.kv.padded + 1] = sum[h];
     }
 #pragma unroll
     for (int e = 0; e < 8; e++) {
         float acc[2][4];
-        if (e >= k) break;
-        mix_values(p, e, shared, acc);
+        if (half * 8 + e >= k) break;
+        mix_values<SIZE>(p, e, shared, acc);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             int h = i % 4 / 2;
@@ -331,7 +360,7 @@ static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args 
             if (!PARTS)
                 *v = takes[h] ? merged : *v;
             else if (takes[h])
-                part[h][e * 16 + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2] = acc[i / 4][i % 4];
+                part[h][half * 128 + e * 16 + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2] = acc[i / 4][i % 4];
         }
     }
 }
@@ -361,17 +390,20 @@ static __device__ __forceinline__ void add_run(run_total *to, bool is_first, con
     }
 }
 
-/* Q8: shared memory has one chunk in f16 and one on its way in bytes, instead of two. */
-template <bool PARTS, bool Q8>
+/* Q8: shared memory has one chunk in f16 and one on its way in bytes, instead of two. SIZE: 128 or 256; of 256 it has one
+ * chunk, blocks of a processor hide each other's waits, and neighbouring blocks have the halves of a tile. */
+template <bool PARTS, bool Q8, int SIZE>
 static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_args &a, uint8_t *shared)
 {
-    query_tile t = tile_at(a, gridDim.y - 1 - blockIdx.y); /* those with most keys first */
+    enum { LARGE = SIZE > 128, CHUNK = LARGE ? KEYS * (SIZE + 128) * 2 : CHUNK_BYTES };
+    int at = gridDim.y - 1 - blockIdx.y, half = LARGE ? at % 2 : 0; /* those with most keys first */
+    query_tile t = tile_at(a, LARGE ? at / 2 : at);
     int k = a.kv.head_size / 16, g = threadIdx.x % 32 / 4;
     int chunk = t.first_seen / KEYS + blockIdx.z, end = PARTS ? chunk : t.last_seen / KEYS;
     if (t.n < 1 || chunk * KEYS > t.last_seen) return;
     int low = 0x7fffffff, high = -1, latest = 0, earliest = 0x7fffffff;
     query_pair two;
-    uint32_t q[8][4];
+    uint32_t q[SIZE / 16][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         two.is[h] = query_at(a, t, g + 8 * h, &two.row[h], &two.head[h]);
@@ -387,20 +419,22 @@ static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_
         latest = max(latest, __shfl_xor_sync(0xffffffff, latest, d));
         earliest = min(earliest, __shfl_xor_sync(0xffffffff, earliest, d));
     }
-    load_query(a, two, k, q);
+    load_query<SIZE>(a, two, k, q);
     float m[2] = {-INFINITE, -INFINITE}, l[2] = {}, all[16][4];
 #pragma unroll
     for (int i = 0; i < 64; i++) all[i / 4][i % 4] = 0;
-    uint8_t *bytes = shared + CHUNK_BYTES;
-    run_total *total = (run_total *)(shared + (Q8 ? CHUNK_BYTES + BYTES_CHUNK : 2 * CHUNK_BYTES));
+    uint8_t *bytes = shared + CHUNK;
+    run_total *total = (run_total *)(shared + (Q8 ? CHUNK + BYTES_CHUNK : LARGE ? CHUNK : 2 * CHUNK));
     bool is_first = true;
     chunk_pages pages = pages_of(a, t.row, blockIdx.x, chunk, t.first_seen, t.last_seen);
     if (Q8)
         copy_bytes(a, pages, bytes);
+    else if (LARGE)
+        copy_large(a, pages, chunk, t.first_seen, t.last_seen, half, shared);
     else
         copy_chunk(a, pages, chunk, t.first_seen, t.last_seen, shared);
 #pragma unroll 1
-    for (int turn = 0; chunk <= end; chunk++, turn ^= Q8 ? 0 : 1) {
+    for (int turn = 0; chunk <= end; chunk++, turn ^= Q8 || LARGE ? 0 : 1) {
         int next = chunk < end ? chunk + 1 : NO_CHUNK;
         pages = pages_of(a, t.row, blockIdx.x, next, t.first_seen, t.last_seen);
         if (Q8) {
@@ -409,14 +443,17 @@ static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_
             turn_bytes(a, bytes, chunk, t.first_seen, t.last_seen, shared);
             __syncthreads();
             copy_bytes(a, pages, bytes);
+        } else if (LARGE) {
+            copy_wait<0>();
+            __syncthreads();
         } else {
-            copy_chunk(a, pages, next, t.first_seen, t.last_seen, shared + (turn ^ 1) * CHUNK_BYTES);
+            copy_chunk(a, pages, next, t.first_seen, t.last_seen, shared + (turn ^ 1) * CHUNK);
             copy_wait<1>();
             __syncthreads();
         }
         bool all_seen = chunk * KEYS >= latest && chunk * KEYS + KEYS - 1 <= earliest;
         if (chunk * KEYS <= high && chunk * KEYS + KEYS > low)
-            tile_chunk<PARTS>(a, q, k, chunk, two, all_seen, shared + turn * CHUNK_BYTES, m, l, all);
+            tile_chunk<PARTS, SIZE>(a, q, k, half, chunk, two, all_seen, shared + turn * CHUNK, m, l, all);
         if (!PARTS && (chunk % RUN == RUN - 1 || chunk == end)) {
             int run = chunk / RUN * RUN * KEYS;
             bool takes[2];
@@ -426,12 +463,13 @@ static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_
             is_first = false;
         }
         if (!Q8) __syncthreads();
+        if (LARGE) copy_large(a, pages, next, t.first_seen, t.last_seen, half, shared);
     }
     if (PARTS) return;
     float over[2] = {1.0f / total->l[0][threadIdx.x], 1.0f / total->l[1][threadIdx.x]};
 #pragma unroll 8
     for (int i = 0; i < 64; i++) {
-        int h = i % 4 / 2, e = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        int h = i % 4 / 2, e = half * 128 + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
         if (two.is[h] && e < a.kv.head_size)
             row_of(a.out, two.row[h])[two.head[h] * a.kv.head_size + e] = total->all[i][threadIdx.x] * over[h];
     }
@@ -443,9 +481,9 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles(rvi_cuda_attenti
     DYNAMIC_SHARED(shared_keys);
     begin();
     if (a.n_parts)
-        tiles_attention<true, false>(a, shared_keys);
+        tiles_attention<true, false, 128>(a, shared_keys);
     else
-        tiles_attention<false, false>(a, shared_keys);
+        tiles_attention<false, false, 128>(a, shared_keys);
 }
 
 KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles_q8(rvi_cuda_attention_args a)
@@ -453,9 +491,20 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles_q8(rvi_cuda_atte
     DYNAMIC_SHARED(shared_keys);
     begin();
     if (a.n_parts)
-        tiles_attention<true, true>(a, shared_keys);
+        tiles_attention<true, true, 128>(a, shared_keys);
     else
-        tiles_attention<false, true>(a, shared_keys);
+        tiles_attention<false, true, 128>(a, shared_keys);
+}
+
+/* Heads of up to 256 elements. Grid: likewise, but twice as many tiles. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles_large(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_keys);
+    begin();
+    if (a.n_parts)
+        tiles_attention<true, false, 256>(a, shared_keys);
+    else
+        tiles_attention<false, false, 256>(a, shared_keys);
 }
 
 /* ---- rows that have no neighbours: a block has parts of a row, a.per chunks each (one, or a run), one after the other.

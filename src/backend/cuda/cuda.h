@@ -63,6 +63,7 @@
     X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
     X(attention_tiles_q8)                                                                          \
+    X(attention_tiles_large)                                                                       \
     X(rope_keys)                                                                                   \
     X(attention_wide_64)                                                                           \
     X(attention_wide_128)                                                                          \

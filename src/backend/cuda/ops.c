@@ -490,19 +490,21 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
     static const struct {
         rvi_cuda_kernel first, last;
         int bytes;
-    } large[] = {{RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
-                 {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
-                 {RVI_CUDA_product_ring, RVI_CUDA_product_ring, RVI_CUDA_SHARED},
-                 {RVI_CUDA_product_ring_Q4_0, RVI_CUDA_product_ring_IQ4_XS, RVI_CUDA_SHARED},
-                 {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST},
-                 {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
-                 {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
-                 {RVI_CUDA_attention_tiles_q8, RVI_CUDA_attention_tiles_q8, RVI_CUDA_KEY_SHARED_Q8},
-                 {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
-                 {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
-                 {RVI_CUDA_attention_row_q8, RVI_CUDA_attention_row_q8, RVI_CUDA_ROW_SHARED_Q8},
-                 {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED},
-                 {RVI_CUDA_product_wide_Q4_0, RVI_CUDA_product_wide_F16_128, RVI_CUDA_TILE_SHARED}};
+    } large[] = {
+        {RVI_CUDA_product_row, RVI_CUDA_product_row, RVI_CUDA_LONGEST},
+        {RVI_CUDA_product_row_Q4_0, RVI_CUDA_product_row_F16, RVI_CUDA_LONGEST},
+        {RVI_CUDA_product_ring, RVI_CUDA_product_ring, RVI_CUDA_SHARED},
+        {RVI_CUDA_product_ring_Q4_0, RVI_CUDA_product_ring_IQ4_XS, RVI_CUDA_SHARED},
+        {RVI_CUDA_product_few, RVI_CUDA_product_few, RVI_CUDA_FEW_MOST},
+        {RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_128, RVI_CUDA_SHARED},
+        {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
+        {RVI_CUDA_attention_tiles_q8, RVI_CUDA_attention_tiles_q8, RVI_CUDA_KEY_SHARED_Q8},
+        {RVI_CUDA_attention_tiles_large, RVI_CUDA_attention_tiles_large, RVI_CUDA_KEY_SHARED_LARGE},
+        {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
+        {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
+        {RVI_CUDA_attention_row_q8, RVI_CUDA_attention_row_q8, RVI_CUDA_ROW_SHARED_Q8},
+        {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED},
+        {RVI_CUDA_product_wide_Q4_0, RVI_CUDA_product_wide_F16_128, RVI_CUDA_TILE_SHARED}};
     for (size_t i = 0; i < RVI_COUNT(large) && !c->exact; i++)
         for (int k = (int)large[i].first; !r && k <= (int)large[i].last; k++)
             r = c->cu.function_set(c->functions[k], RVI_CU_SHARED_BYTES,
