@@ -229,7 +229,8 @@ enum {
     RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
     RVI_CUDA_RUN = 4,             /* chunks that are merged before others, see attention.cuh */
     RVI_CUDA_KEY_SHARED = 65536 + 34816,
-    RVI_CUDA_KEY_SHARED_LARGE = RVI_CUDA_KEYS * (256 + 128) * 2 + 34816,
+    RVI_CUDA_LARGE_CHUNK = RVI_CUDA_KEYS * (256 + 128) * 2,
+    RVI_CUDA_KEY_SHARED_LARGE = RVI_CUDA_LARGE_CHUNK + 34816,
     RVI_CUDA_BYTES_CHUNK = RVI_CUDA_KEYS * 2 * (128 + 4), /* of q8 */
     RVI_CUDA_KEY_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK + 34816,
     RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */

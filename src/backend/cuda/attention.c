@@ -122,12 +122,50 @@ void rvi_cuda_kv_read_page(rvi_backend *be, const rvi_kv_store *kv, int32_t page
     rvi_cuda_fails(c, r ? r : c->cu.stream_wait(c->stream), "reading a KV page");
 }
 
+/* Of f16: positions whose value is not finite become what `write_head` of pages.cuh makes of them.
+ * Were there any? */
+static bool mend_head(const rvi_kv_store *kv, uint16_t *k, uint16_t *v)
+{
+    enum { EXPONENT = 0x7c00, NOT_A_NUMBER = 0x7fff };
+    size_t n = (size_t)kv->spec.head_size;
+    bool any = false;
+    for (size_t slot = 0; slot < RVI_PAGE_TOKENS; slot++, v += kv->padded) {
+        bool lost = false;
+        for (size_t e = 0; e < n; e++) lost |= (v[e] & EXPONENT) == EXPONENT;
+        if (!lost) continue;
+        for (size_t e = 0; e < n; e++) k[e * RVI_PAGE_TOKENS + slot] = NOT_A_NUMBER;
+        memset(v, 0, n * sizeof *v);
+        any = true;
+    }
+    return any;
+}
+
+/* Pages that a CPU wrote may have values that are not finite. */
+static rvi_cu_result mend_page(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_at to,
+                               const uint8_t *from)
+{
+    enum { MOST = 2 * RVI_PAGE_TOKENS * RVI_CUDA_MAX_HEAD };
+    uint16_t head[MOST];
+    size_t bytes = kv->k_bytes + kv->v_bytes;
+    rvi_cu_result r = 0;
+    for (size_t at = 0; !r && at < kv->page_bytes; at += bytes) {
+        memcpy(head, from + at, bytes);
+        if (mend_head(kv, head, head + kv->k_bytes / sizeof *head)) {
+            r = c->cu.copy_in(to + at, head, bytes, c->stream);
+            if (!r) r = c->cu.stream_wait(c->stream);
+        }
+    }
+    return r;
+}
+
 void rvi_cuda_kv_write_page(rvi_backend *be, rvi_kv_store *kv, int32_t page, const void *from)
 {
     rvi_cuda *c = rvi_cuda_of(be);
     if (!begin_copy(c)) return;
     rvi_cu_result r = c->cu.copy_in(page_at(kv, page), from, kv->page_bytes, c->stream);
-    rvi_cuda_fails(c, r ? r : c->cu.stream_wait(c->stream), "writing a KV page");
+    if (!r) r = c->cu.stream_wait(c->stream);
+    if (!r && kv->type == RVI_ATTN_F16) r = mend_page(c, kv, page_at(kv, page), from);
+    rvi_cuda_fails(c, r, "writing a KV page");
 }
 
 /* ---- where rows find their pages ---- */
@@ -474,24 +512,37 @@ static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args
     return true;
 }
 
+/* Blocks for the tiles of all runs, so many of a run, as far as a grid goes. */
+static void add_tiles(rvi_cuda *c, rvi_cuda_kernel kernel, const rvi_cuda_attention_args *args,
+                      const rvi_cuda_placed *p, int of_run, uint32_t threads, uint32_t shared)
+{
+    enum { GRID_Y = 65535 };
+    rvi_cuda_attention_args a = *args;
+    int each = RVI_MAX(GRID_Y / of_run, 1);
+    for (int r = 0; r < p->n_runs; r += each) {
+        uint32_t grid[] = {(uint32_t)a.kv.n_kv_heads,
+                           (uint32_t)(RVI_MIN(each, p->n_runs - r) * of_run),
+                           (uint32_t)RVI_MAX(a.n_parts, 1)};
+        a.runs = p->runs + (rvi_cuda_at)r * 2 * sizeof(int32_t);
+        rvi_cuda_command *k = rvi_cuda_add(c, kernel, grid, threads, &a, sizeof a);
+        if (k) k->shared = shared;
+    }
+}
+
 static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
 {
     int most = RVI_CUDA_QUERIES / (args->n_heads / args->kv.n_kv_heads); /* rows of a tile */
-    bool q8 = args->kv.type == RVI_ATTN_Q8, large = args->kv.head_size > SMALL_HEAD;
-    args->runs = p->runs;
     args->n_splits = (p->longest + most - 1) / most;
-    int tiles = p->n_runs * args->n_splits * (large ? 2 : 1);
-    rvi_cuda_command *k = rvi_cuda_add(c,
-                                       large ? RVI_CUDA_attention_tiles_large
-                                       : q8  ? RVI_CUDA_attention_tiles_q8
-                                             : RVI_CUDA_attention_tiles,
-                                       (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)tiles,
-                                                    (uint32_t)RVI_MAX(args->n_parts, 1)},
-                                       RVI_CUDA_ATTENTION, args, sizeof *args);
-    if (k)
-        k->shared = large ? RVI_CUDA_KEY_SHARED_LARGE
-                    : q8  ? RVI_CUDA_KEY_SHARED_Q8
-                          : RVI_CUDA_KEY_SHARED;
+    if (args->kv.head_size > SMALL_HEAD) /* halves; a total is only for runs */
+        add_tiles(c, RVI_CUDA_attention_tiles_large, args, p, 2 * args->n_splits,
+                  RVI_CUDA_ATTENTION,
+                  args->n_parts ? RVI_CUDA_LARGE_CHUNK : RVI_CUDA_KEY_SHARED_LARGE);
+    else if (args->kv.type == RVI_ATTN_Q8)
+        add_tiles(c, RVI_CUDA_attention_tiles_q8, args, p, args->n_splits, RVI_CUDA_ATTENTION,
+                  RVI_CUDA_KEY_SHARED_Q8);
+    else
+        add_tiles(c, RVI_CUDA_attention_tiles, args, p, args->n_splits, RVI_CUDA_ATTENTION,
+                  RVI_CUDA_KEY_SHARED);
 }
 
 /* So many neighbours that blocks with more queries are mostly full. */
@@ -508,16 +559,12 @@ static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_
     int splits = (p->longest + most - 1) / most, tiles = p->n_runs * splits;
     if (p->n_rows * share * 4 < tiles * RVI_CUDA_WIDE_QUERIES * 3) return false;
     take_queries(c, args, p->n_rows);
-    args->runs = p->runs;
     args->n_splits = splits;
-    rvi_cuda_command *k =
-        rvi_cuda_add(c, size == 64 ? RVI_CUDA_attention_wide_64 : RVI_CUDA_attention_wide_128,
-                     (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)tiles, 1},
-                     RVI_CUDA_WIDE_THREADS, args, sizeof *args);
     uint32_t queries = (uint32_t)(RVI_CUDA_WIDE_QUERIES * size) * 2,
              chunk = (uint32_t)(RVI_CUDA_KEYS * size) * 4,
              totals = (uint32_t)(RVI_CUDA_WIDE_QUERIES * (size + 8)) * 4;
-    if (k) k->shared = queries + RVI_CUDA_WIDE_STAGES * chunk + totals;
+    add_tiles(c, size == 64 ? RVI_CUDA_attention_wide_64 : RVI_CUDA_attention_wide_128, args, p,
+              splits, RVI_CUDA_WIDE_THREADS, queries + RVI_CUDA_WIDE_STAGES * chunk + totals);
     return true;
 }
 
