@@ -4,9 +4,7 @@
  *
  * The exact mode agrees with the CPU's, the default mode is about as far from it as the CPU's is,
  * and a row has the same bits alone, in chunks of any size and among up to 127 others. */
-#include "model/golden.h"
-
-#include <math.h>
+#include "cuda/fake.h"
 
 enum { N_STEPS = 3, MOST = 128, LONG = 300 }; /* longer than one run of keys that attention takes */
 
@@ -193,6 +191,6 @@ int main(int argc, char **argv)
     n_ids = getenv("RUVLLM_TEST_CUDA") ? LONG : 12;
     most = getenv("RUVLLM_TEST_CUDA") ? MOST : 2;
     n_files = argc > 1 ? argc - 1 : (int)RVI_COUNT(some);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(shapes, reset, reset)};
     return cmocka_run_group_tests_name("shapes", tests, NULL, NULL);
 }
