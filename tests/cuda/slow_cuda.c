@@ -1,6 +1,7 @@
 /* The CUDA backend on a driver of our own (fake_driver.cpp), which computes the kernels on the
  * host: what is missing, too old, too small or breaks; goldens, the law and the reuse of lists as
  * far as they are quick. RUVLLM_TEST_CUDA=system runs the tests of models on a real device. */
+#include "cuda/divergence.h"
 #include "cuda/fake.h"
 
 #include "backend/cuda/probe.h"
@@ -723,26 +724,6 @@ static void logits_with(rv_kv_type kv, bool exact, int chunk, float *out, int *n
     golden_close(&g);
 }
 
-static double log_sum(const float *x, int n)
-{
-    double top = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++) top = RVI_MAX(top, (double)x[i]);
-    for (int i = 0; i < n; i++) sum += exp((double)x[i] - top);
-    return top + log(sum);
-}
-
-/* Of the rows of b from those of a, on average. */
-static double divergence(const float *a, const float *b, int n)
-{
-    double all = 0;
-    for (int r = 0; r < Q8_TOKENS; r++, a += n, b += n) {
-        double from = log_sum(a, n), to = log_sum(b, n);
-        for (int i = 0; i < n; i++)
-            all += exp((double)a[i] - from) * ((double)a[i] - from - ((double)b[i] - to));
-    }
-    return all / Q8_TOKENS;
-}
-
 /* Pages of q8: no further from the exact logits with pages of f32 than the CPU is with its pages of
  * q8 (here two thirds of it), and the same bits in chunks of any size. */
 static void pages_of_bytes(void **state)
@@ -756,7 +737,7 @@ static void pages_of_bytes(void **state)
     logits_with(RV_KV_F32, true, Q8_TOKENS, x[0], &n);
     logits_with(RV_KV_Q8, true, Q8_TOKENS, x[1], &n);
     logits_with(RV_KV_Q8, false, Q8_TOKENS, x[2], &n);
-    double cpu = divergence(x[0], x[1], n), gpu = divergence(x[0], x[2], n);
+    double cpu = divergence(x[0], x[1], Q8_TOKENS, n), gpu = divergence(x[0], x[2], Q8_TOKENS, n);
     print_message("# q8: KL %.2e on the CPU, %.2e here\n", cpu, gpu);
     assert_true(gpu > 0 && gpu <= 1.1 * cpu);
     static const int chunks[] = {1, 9};

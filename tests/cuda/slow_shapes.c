@@ -4,6 +4,7 @@
  *
  * The exact mode agrees with the CPU's, the default mode is about as far from it as the CPU's is,
  * and a row has the same bits alone, in chunks of any size and among up to 127 others. */
+#include "cuda/divergence.h"
 #include "cuda/fake.h"
 
 enum { N_STEPS = 3, MOST = 128, LONG = 300 }; /* longer than one run of keys that attention takes */
@@ -60,26 +61,6 @@ static float *logits_of(const char *path, bool on_device, bool exact, rv_kv_type
     float *out = logits(g.m, kv, n_ids);
     golden_close(&g);
     return out;
-}
-
-static double log_sum(const float *x, int n)
-{
-    double top = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++) top = RVI_MAX(top, (double)x[i]);
-    for (int i = 0; i < n; i++) sum += exp((double)x[i] - top);
-    return top + log(sum);
-}
-
-/* Of the rows of b from those of a, on average. */
-static double divergence(const float *a, const float *b, int n)
-{
-    double all = 0;
-    for (int r = 0; r < n_ids; r++, a += n, b += n) {
-        double from = log_sum(a, n), to = log_sum(b, n);
-        for (int i = 0; i < n; i++)
-            all += exp((double)a[i] - from) * ((double)a[i] - from - ((double)b[i] - to));
-    }
-    return all / n_ids;
 }
 
 /* The last steps of a text, one row each, while others of other lengths take one row each too. */
@@ -169,7 +150,7 @@ static void shapes(void **state)
             double d = fabs((double)want[k] - (double)exact[k]);
             if (!(d <= worst)) worst = d;
         }
-        double far = divergence(want, cpu, n), here = divergence(want, gpu, n);
+        double far = divergence(want, cpu, n_ids, n), here = divergence(want, gpu, n_ids, n);
         print_message("# %s: exact %.1e from the CPU, default KL %.2e (the CPU's %.2e)\n", files[i],
                       worst, here, far);
         assert_true(worst < 2e-4);

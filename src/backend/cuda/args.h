@@ -228,11 +228,12 @@ enum {
     RVI_CUDA_MAX_TILE_HEAD = 256, /* head size of attention_tiles_large */
     RVI_CUDA_QUERIES = 64,        /* heads of rows that a block takes together */
     RVI_CUDA_RUN = 4,             /* chunks that are merged before others, see attention.cuh */
-    RVI_CUDA_KEY_SHARED = 65536 + 34816,
+    RVI_CUDA_RUN_TOTAL = 34816,   /* bytes of run_total */
+    RVI_CUDA_KEY_SHARED = 65536 + RVI_CUDA_RUN_TOTAL,
     RVI_CUDA_LARGE_CHUNK = RVI_CUDA_KEYS * (256 + 128) * 2,
-    RVI_CUDA_KEY_SHARED_LARGE = RVI_CUDA_LARGE_CHUNK + 34816,
+    RVI_CUDA_KEY_SHARED_LARGE = RVI_CUDA_LARGE_CHUNK + RVI_CUDA_RUN_TOTAL,
     RVI_CUDA_BYTES_CHUNK = RVI_CUDA_KEYS * 2 * (128 + 4), /* of q8 */
-    RVI_CUDA_KEY_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK + 34816,
+    RVI_CUDA_KEY_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK + RVI_CUDA_RUN_TOTAL,
     RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
     RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
     RVI_CUDA_WIDE_STAGES = 3, /* and its chunks on their way */

@@ -369,6 +369,7 @@ static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args 
 struct run_total {
     float m[2][RVI_CUDA_ATTENTION], l[2][RVI_CUDA_ATTENTION], all[64][RVI_CUDA_ATTENTION];
 };
+static_assert(sizeof(run_total) == RVI_CUDA_RUN_TOTAL, "there is room for it");
 
 static __device__ __forceinline__ void add_run(run_total *to, bool is_first, const bool takes[2], float m[2], float l[2], float all[16][4])
 {

@@ -378,15 +378,6 @@ static __device__ bool is_gated(const rvi_cuda_product_args &a)
     return a.finish == RVI_CUDA_SILU || a.finish == RVI_CUDA_GELU;
 }
 
-static __device__ void finish(const rvi_cuda_product_args &a, const rvi_cuda_panels &p, int row, int o, float v, float v2)
-{
-    rvi_cuda_matmul_args m = {};
-    m.out.at = p.out, m.out.stride = p.stride;
-    m.bias = p.bias, m.bias2 = is_gated(a) ? a.part[1].bias : 0;
-    m.finish = a.finish;
-    finish(m, row, o, v, v2);
-}
-
 /* The part that tile i of all of them is in, by tiles of n panels; i becomes the tile of that part. */
 static __device__ __forceinline__ int part_of(const rvi_cuda_product_args &a, int *i, uint32_t n)
 {
