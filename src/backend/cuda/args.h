@@ -41,9 +41,9 @@ typedef struct rvi_cuda_signal_args {
 } rvi_cuda_signal_args;
 
 typedef struct rvi_cuda_norm_args {
-    rvi_cuda_cols out, x;
-    rvi_cuda_at w, b; /* b: layer norms only */
-    int32_t size;     /* columns that are normed together */
+    rvi_cuda_cols out, x, onto; /* onto: is added to as well; its `at` 0: none */
+    rvi_cuda_at w, b;           /* b: layer norms only */
+    int32_t size;               /* columns that are normed together */
     float eps;
 } rvi_cuda_norm_args;
 

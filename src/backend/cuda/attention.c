@@ -289,7 +289,7 @@ static rvi_cuda_cols cols_from(rvi_cols c, int row)
 /* Where the last command turns these keys, it becomes one that writes them too. */
 static bool join_rope(rvi_cuda *c, const rvi_cuda_kv_write_args *w, int n_rows)
 {
-    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_command *last = rvi_cuda_last(c);
     rvi_cuda_rope_args rope;
     if (!last || last->kernel != RVI_CUDA_rope) return false;
     memcpy(&rope, last->args, sizeof rope);
@@ -368,10 +368,10 @@ static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_att
 }
 
 /* The last command, where it turns these queries and keys and writes the keys. */
-static bool last_rope(const rvi_cuda *c, const rvi_cuda_attention_args *args, int n_rows,
+static bool last_rope(rvi_cuda *c, const rvi_cuda_attention_args *args, int n_rows,
                       rvi_cuda_rope_kv_args *rope)
 {
-    const rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    const rvi_cuda_command *last = rvi_cuda_last(c);
     if (!last || last->kernel != RVI_CUDA_rope_kv || last->grid[0] != (uint32_t)n_rows)
         return false;
     memcpy(rope, last->args, sizeof *rope);
@@ -446,11 +446,11 @@ static cluster cluster_for(const rvi_cuda_product_args *p, int heads, int per_he
  * clusters as it takes for each block to have one turn. */
 static bool join_product(rvi_cuda *c, const rvi_cuda_attention_args *args)
 {
-    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_command *last = rvi_cuda_last(c);
     int group = args->n_heads / args->kv.n_kv_heads, per_head = args->kv.head_size / 16, splits = 1;
     rvi_cuda_product_args p;
-    if (!c->has_clusters || args->kv.type != RVI_ATTN_F16 || !args->early || !last ||
-        !rvi_cuda_is_row(last->kernel))
+    if (!c->has_clusters || args->kv.type != RVI_ATTN_F16 || args->kv.head_size > SMALL_HEAD ||
+        !args->early || !last || !rvi_cuda_is_row(last->kernel))
         return false;
     memcpy(&p, last->args, sizeof p);
     if (!is_product_of(&p, args) || p.x.n > RVI_CUDA_SHORT) return false;

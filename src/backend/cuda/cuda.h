@@ -242,6 +242,7 @@ bool rvi_cuda_is_nearly_full(const rvi_cuda *c);
 /* Returns the command, NULL if none was added. */
 rvi_cuda_command *rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3],
                                uint32_t threads, const void *args, size_t size);
+rvi_cuda_command *rvi_cuda_last(rvi_cuda *c); /* of the list; NULL: it is empty */
 void rvi_cuda_submit(rvi_backend *be);
 /* submit of a list whose last command tells the host that it has ended. */
 void rvi_cuda_finish(rvi_cuda *c);

@@ -527,9 +527,9 @@ KERNEL gather(rvi_cuda_gather_args a)
 /* Up to HELD columns of a thread: read once, all at a time; the norm is there before `begin`. Zeros behind the last one
  * do not change the sum. */
 template <int HELD>
-static __device__ __forceinline__ void norm_held(const float *x, const float *w, float *out, int size, float eps)
+static __device__ __forceinline__ void norm_held(const float *x, const float *w, float *out, float *onto, int size, float eps)
 {
-    float v[HELD], by[HELD], sum = 0;
+    float v[HELD], by[HELD], old[HELD], sum = 0;
     int first = threadIdx.x, step = blockDim.x;
 #pragma unroll
     for (int i = 0; i < HELD; i++) by[i] = first + i * step < size ? w[first + i * step] : 0.0f;
@@ -537,27 +537,37 @@ static __device__ __forceinline__ void norm_held(const float *x, const float *w,
 #pragma unroll
     for (int i = 0; i < HELD; i++) v[i] = first + i * step < size ? x[first + i * step] : 0.0f;
 #pragma unroll
+    for (int i = 0; i < HELD; i++) old[i] = onto && first + i * step < size ? onto[first + i * step] : 0.0f;
+#pragma unroll
     for (int i = 0; i < HELD; i++) sum = fmaf(v[i], v[i], sum);
     float r = 1.0f / sqrtf(block_sum(sum) / (float)size + eps);
 #pragma unroll
-    for (int i = 0; i < HELD; i++)
-        if (first + i * step < size) out[first + i * step] = (v[i] * r) * by[i];
+    for (int i = 0; i < HELD; i++) {
+        if (first + i * step >= size) break;
+        float y = (v[i] * r) * by[i];
+        out[first + i * step] = y;
+        if (onto) onto[first + i * step] = old[i] + y;
+    }
 }
 
-/* Grid: rows, groups of `size` columns. */
+/* Grid: rows, groups of `size` columns; one, where the results are added to something. */
 KERNEL rms_norm(rvi_cuda_norm_args a)
 {
     const float *x = row_of(a.x, blockIdx.x) + blockIdx.y * a.size, *w = as<const float>(a.w);
-    float *out = row_of(a.out, blockIdx.x) + blockIdx.y * a.size;
-    if (a.size <= 8 * (int)blockDim.x) return norm_held<8>(x, w, out, a.size, a.eps);
-    if (a.size <= 16 * (int)blockDim.x) return norm_held<16>(x, w, out, a.size, a.eps);
+    float *out = row_of(a.out, blockIdx.x) + blockIdx.y * a.size, *onto = a.onto.at ? row_of(a.onto, blockIdx.x) : 0;
+    if (a.size <= 8 * (int)blockDim.x) return norm_held<8>(x, w, out, onto, a.size, a.eps);
+    if (a.size <= 16 * (int)blockDim.x) return norm_held<16>(x, w, out, onto, a.size, a.eps);
     begin();
     float sum = 0;
 #pragma unroll 4
     for (int i = threadIdx.x; i < a.size; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
     float r = 1.0f / sqrtf(block_sum(sum) / (float)a.size + a.eps);
 #pragma unroll 4
-    for (int i = threadIdx.x; i < a.size; i += blockDim.x) out[i] = (x[i] * r) * w[i];
+    for (int i = threadIdx.x; i < a.size; i += blockDim.x) {
+        float y = (x[i] * r) * w[i];
+        out[i] = y;
+        if (onto) onto[i] += y;
+    }
 }
 
 KERNEL layer_norm(rvi_cuda_norm_args a)

@@ -244,6 +244,11 @@ rvi_cuda_command *rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t gr
     return to;
 }
 
+rvi_cuda_command *rvi_cuda_last(rvi_cuda *c)
+{
+    return c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+}
+
 /* ---- starting ---- */
 
 static rvi_cu_result launch_all(rvi_cuda *c)

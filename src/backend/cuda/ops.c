@@ -21,8 +21,12 @@ static void over_elements(rvi_backend *be, rvi_cuda_kernel k, const void *args, 
 static void norm(rvi_backend *be, rvi_cuda_kernel k, rvi_cols out, rvi_cols x, const rvi_tensor *w,
                  const rvi_tensor *b, int size, int n_rows, float eps)
 {
-    rvi_cuda_norm_args a = {
-        rvi_cuda_cols_of(out), rvi_cuda_cols_of(x), w->at, b ? b->at : 0, size, eps};
+    rvi_cuda_norm_args a = {.out = rvi_cuda_cols_of(out),
+                            .x = rvi_cuda_cols_of(x),
+                            .w = w->at,
+                            .b = b ? b->at : 0,
+                            .size = size,
+                            .eps = eps};
     uint32_t grid[] = {(uint32_t)n_rows, (uint32_t)(x.n / size), 1};
     if (n_rows > 0) rvi_cuda_add(rvi_cuda_of(be), k, grid, RVI_CUDA_THREADS, &a, sizeof a);
 }
@@ -64,9 +68,24 @@ static void act(rvi_backend *be, rvi_cols x, rvi_act kind, int n_rows)
     over_elements(be, RVI_CUDA_act, &a, sizeof a, n_rows, x.n);
 }
 
+/* Where the last command norms what is added, it adds too. */
+static bool join_norm(rvi_cuda *c, rvi_cuda_cols x, rvi_cuda_cols y, int n_rows)
+{
+    rvi_cuda_command *last = rvi_cuda_last(c);
+    rvi_cuda_norm_args a;
+    if (!last || last->kernel != RVI_CUDA_rms_norm || last->grid[0] != (uint32_t)n_rows)
+        return false;
+    memcpy(&a, last->args, sizeof a);
+    if (a.onto.at || a.out.at != y.at || a.out.stride != y.stride || a.size != x.n) return false;
+    a.onto = x;
+    memcpy(last->args, &a, sizeof a);
+    return true;
+}
+
 static void add(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows)
 {
     rvi_cuda_pair_args a = {.x = rvi_cuda_cols_of(x), .y = rvi_cuda_cols_of(y)};
+    if (join_norm(rvi_cuda_of(be), a.x, a.y, n_rows)) return;
     over_elements(be, RVI_CUDA_add, &a, sizeof a, n_rows, x.n);
 }
 

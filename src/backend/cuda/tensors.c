@@ -313,7 +313,7 @@ static void copy_rows(rvi_cuda *c, rvi_cols dst, int row, int n_rows, rvi_cuda_a
 {
     rvi_cuda_copy_args a = {rvi_cuda_cols_of(dst), from};
     a.out.at += (rvi_cuda_at)row * (rvi_cuda_at)a.out.stride * sizeof(float);
-    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_command *last = rvi_cuda_last(c);
     if (last && last->kernel == RVI_CUDA_rows_copy) {
         rvi_cuda_copy_args before;
         memcpy(&before, last->args, sizeof before);
@@ -377,9 +377,9 @@ void rvi_cuda_fill_rows(rvi_backend *be, rvi_cols dst, int n_rows,
 
 /* Rows that the last command is to copy to the device, where they still lie on the host; NULL: it
  * does not copy these. Weights are read row by row so, without a word to the device. */
-static const uint8_t *find_staged(const rvi_cuda *c, const rvi_cuda_cols *x, int n_rows)
+static const uint8_t *find_staged(rvi_cuda *c, const rvi_cuda_cols *x, int n_rows)
 {
-    const rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    const rvi_cuda_command *last = rvi_cuda_last(c);
     rvi_cuda_copy_args a;
     if (!last || last->kernel != RVI_CUDA_rows_copy) return NULL;
     memcpy(&a, last->args, sizeof a);
@@ -425,7 +425,7 @@ void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
 /* The product of one row, if it is the list's last command, writes to pinned memory. */
 static bool redirect(rvi_cuda *c, const rvi_cuda_cols *x, float *dst)
 {
-    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_command *last = rvi_cuda_last(c);
     rvi_cuda_product_args a;
     if (!last || !rvi_cuda_is_row(last->kernel)) return false;
     memcpy(&a, last->args, sizeof a);
