@@ -243,6 +243,7 @@ enum {
     RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
     RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */
     RVI_CUDA_ROW_SHARED = 32768,
+    RVI_CUDA_ROW_SHARED_LARGE = 65536,
     RVI_CUDA_ROW_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK,
     RVI_CUDA_RAW_BYTES = (RVI_CUDA_ROW_QUERIES + 3) * 128 * 4, /* raw_row of attention.cuh */
     RVI_CUDA_HEADS_SHARED = 96 << 10,

@@ -503,12 +503,18 @@ static bool by_rows(rvi_cuda *c, const rvi_kv_store *kv, rvi_cuda_attention_args
         args->arrivals = kv->arrivals;
     int blocks = RVI_MAX(args->n_parts, 1);
     if (runs) blocks = RVI_MIN(blocks, RVI_MAX(c->n_blocks / heads, 1));
-    bool q8 = args->kv.type == RVI_ATTN_Q8;
+    bool q8 = args->kv.type == RVI_ATTN_Q8, large = args->kv.head_size > SMALL_HEAD;
     rvi_cuda_command *k = rvi_cuda_add(
-        c, q8 ? RVI_CUDA_attention_row_q8 : RVI_CUDA_attention_row,
+        c,
+        q8      ? RVI_CUDA_attention_row_q8
+        : large ? RVI_CUDA_attention_row_large
+                : RVI_CUDA_attention_row,
         (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows, (uint32_t)blocks},
         RVI_CUDA_ATTENTION, args, sizeof *args);
-    if (k) k->shared = q8 ? RVI_CUDA_ROW_SHARED_Q8 : RVI_CUDA_ROW_SHARED;
+    if (k)
+        k->shared = q8      ? RVI_CUDA_ROW_SHARED_Q8
+                    : large ? RVI_CUDA_ROW_SHARED_LARGE
+                            : RVI_CUDA_ROW_SHARED;
     return true;
 }
 
@@ -586,8 +592,8 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &args.kv);
         if (!p) return;
         n = p->n_rows;
-        bool all, alone = p->longest == 1 && kv->spec.head_size <= SMALL_HEAD &&
-                          a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES;
+        bool all,
+            alone = p->longest == 1 && a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES;
         if (!tiles || !alone || !by_rows(c, kv, &args, a, rows + at, n)) {
             args.per = 1;
             args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);

@@ -46,10 +46,10 @@ static __device__ __forceinline__ int key_piece(int e, int piece)
 {
     return e * 8 + (piece ^ (e & 7));
 }
-/* SIZE: elements of a key there is room for. */
-template <int SIZE = 128> static __device__ __forceinline__ int value_piece(int key, int piece)
+/* SIZE, VALUES: elements of a key and of a value there is room for. */
+template <int SIZE = 128, int VALUES = SIZE> static __device__ __forceinline__ int value_piece(int key, int piece)
 {
-    return KEYS * SIZE * 2 / 16 + key * 16 + (piece ^ (key & 7));
+    return KEYS * SIZE * 2 / 16 + key * (VALUES / 8) + (piece ^ (key & 7));
 }
 
 /* The pages of a chunk; 0: none of its keys is seen. */
@@ -70,6 +70,7 @@ static __device__ __forceinline__ chunk_pages pages_of(const rvi_cuda_attention_
 }
 
 /* Keys: a line of 64 for each element; values: a line of elements for each key, zeros where no query sees any. */
+template <int SIZE = 128>
 static __device__ __forceinline__ void copy_chunk(const rvi_cuda_attention_args &a, const chunk_pages &pages, int chunk, int first,
                                                   int last, uint8_t *to)
 {
@@ -83,7 +84,7 @@ static __device__ __forceinline__ void copy_chunk(const rvi_cuda_attention_args 
             uint32_t key = key0, piece = piece0; /* of values */
 #pragma unroll 2
             for (uint32_t i = threadIdx.x; i < pieces * RVI_CUDA_PAGE; i += RVI_CUDA_ATTENTION) {
-                uint8_t *at = to + value_piece(page * RVI_CUDA_PAGE + key, piece) * 16;
+                uint8_t *at = to + value_piece<SIZE>(page * RVI_CUDA_PAGE + key, piece) * 16;
                 if (k) copy16(to + key_piece(i / 4, page * 4 + i % 4) * 16, k + i * 16);
                 if (k && base + (int)key >= first && base + (int)key <= last)
                     copy16(at, v + i * 16);
@@ -112,7 +113,7 @@ static __device__ __forceinline__ void copy_large(const rvi_cuda_attention_args 
 #pragma unroll 4
             for (uint32_t i = threadIdx.x; i < mine * RVI_CUDA_PAGE; i += RVI_CUDA_ATTENTION) {
                 uint32_t key = i / mine, piece = i % mine;
-                uint8_t *at = to + value_piece<256>(page * RVI_CUDA_PAGE + key, piece) * 16;
+                uint8_t *at = to + value_piece<256, 128>(page * RVI_CUDA_PAGE + key, piece) * 16;
                 if (k && base + (int)key >= first && base + (int)key <= last)
                     copy16(at, v + (key * pieces + half * 16 + piece) * 16);
                 else
@@ -266,7 +267,8 @@ static __device__ __forceinline__ void add_scores(const uint32_t f[4], int e, co
 }
 
 /* Elements 16 e .. + 15 of the values there that p mixes, for the lane's two queries. */
-template <int SIZE = 128> static __device__ __forceinline__ void mix_values(const uint32_t p[4][4], int e, const uint8_t *shared, float acc[2][4])
+template <int SIZE = 128, int VALUES = SIZE>
+static __device__ __forceinline__ void mix_values(const uint32_t p[4][4], int e, const uint8_t *shared, float acc[2][4])
 {
     int lane = threadIdx.x % 32, line = lane % 8, matrix = lane / 8;
 #pragma unroll
@@ -274,7 +276,7 @@ template <int SIZE = 128> static __device__ __forceinline__ void mix_values(cons
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         uint32_t b[4];
-        load_matrices(b, shared + value_piece<SIZE>(j * 16 + matrix % 2 * 8 + line, e * 2 + matrix / 2) * 16);
+        load_matrices(b, shared + value_piece<SIZE, VALUES>(j * 16 + matrix % 2 * 8 + line, e * 2 + matrix / 2) * 16);
         mma_f16(acc[0], p[j][0], p[j][1], p[j][2], p[j][3], b[0], b[1]);
         mma_f16(acc[1], p[j][0], p[j][1], p[j][2], p[j][3], b[2], b[3]);
     }
@@ -352,7 +354,7 @@ static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args 
     for (int e = 0; e < 8; e++) {
         float acc[2][4];
         if (half * 8 + e >= k) break;
-        mix_values<SIZE>(p, e, shared, acc);
+        mix_values<SIZE, 128>(p, e, shared, acc);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             int h = i % 4 / 2;
@@ -514,7 +516,10 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles_large(rvi_cuda_a
  * and the row's key and value written. a.early: nothing else in the list writes keys of this layer, so that older ones
  * can be asked for before the kernels in front have ended. ---- */
 
-enum { QUERY_LINE = (128 + 8) * 2, ROW_PAIRS = 4 }; /* bytes */
+enum { ROW_PAIRS = 4 };
+template <int SIZE> struct query_line { /* in f16 */
+    __align__(16) uint16_t x[SIZE + 8];
+};
 
 /* Two elements of a query or key. */
 struct element_pair {
@@ -523,18 +528,24 @@ struct element_pair {
 };
 
 /* What the row brings, in shared memory: queries of the heads that share keys, then their key and value; its angles. */
-struct raw_row {
-    float x[(RVI_CUDA_ROW_QUERIES + 2) * 128], angles[128];
+template <int SIZE> struct raw_row {
+    float x[(RVI_CUDA_ROW_QUERIES + 2) * SIZE], angles[SIZE];
 };
 
 /* n: elements of the queries; newest: key and value too. */
-static __device__ __forceinline__ void stage_raw(const rvi_cuda_attention_args &a, int row, int n, bool newest, raw_row *raw)
+template <int SIZE>
+static __device__ __forceinline__ void stage_raw(const rvi_cuda_attention_args &a, int row, int n, bool newest, raw_row<SIZE> *raw)
 {
-    enum { AT_ONCE = 6 };
+    enum { AT_ONCE = 6, ANGLES = SIZE / RVI_CUDA_ATTENTION };
     int size = a.kv.head_size, total = n + (newest ? 2 * size : 0), t = threadIdx.x;
     const float *q = row_of(a.q, row) + blockIdx.x * n, *k = 0, *v = 0;
     if (newest) k = row_of(a.k, row) + blockIdx.x * size, v = row_of(a.v, row) + blockIdx.x * size;
-    float angle = a.turns && t < a.angles.n ? row_of(a.angles, row)[t] : 0.0f;
+    float angle[ANGLES];
+#pragma unroll
+    for (int i = 0; i < ANGLES; i++) {
+        int at = i * RVI_CUDA_ATTENTION + t;
+        angle[i] = a.turns && at < a.angles.n ? row_of(a.angles, row)[at] : 0.0f;
+    }
 #pragma unroll 1
     for (int first = t; first < total; first += AT_ONCE * RVI_CUDA_ATTENTION) {
         float x[AT_ONCE];
@@ -547,7 +558,8 @@ static __device__ __forceinline__ void stage_raw(const rvi_cuda_attention_args &
         for (int j = 0; j < AT_ONCE; j++)
             if (first + j * RVI_CUDA_ATTENTION < total) raw->x[first + j * RVI_CUDA_ATTENTION] = x[j];
     }
-    raw->angles[t] = angle;
+#pragma unroll
+    for (int i = 0; i < ANGLES; i++) raw->angles[i * RVI_CUDA_ATTENTION + t] = angle[i];
     __syncthreads();
 }
 
@@ -560,8 +572,9 @@ static __device__ __forceinline__ element_pair pair_of(const rvi_cuda_attention_
     return {u, v, fmaf(left, c, -(right * s)), fmaf(right, c, left * s)};
 }
 
-static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_args &a, const raw_row &raw, int group,
-                                                     uint8_t (*to)[QUERY_LINE])
+template <int SIZE>
+static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_args &a, const raw_row<SIZE> &raw, int group,
+                                                     query_line<SIZE> *to)
 {
     uint32_t half = a.kv.head_size / 2, total = group * half;
     float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
@@ -577,8 +590,8 @@ static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_ar
         for (int j = 0; j < ROW_PAIRS; j++) {
             uint32_t at = i + j * RVI_CUDA_ATTENTION;
             if (at >= total) break;
-            ((uint16_t *)to[at / half])[x[j].at] = to_half(x[j].x * scale);
-            ((uint16_t *)to[at / half])[x[j].at2] = to_half(x[j].x2 * scale);
+            to[at / half].x[x[j].at] = to_half(x[j].x * scale);
+            to[at / half].x[x[j].at2] = to_half(x[j].x2 * scale);
         }
     }
 }
@@ -601,6 +614,7 @@ static __device__ __forceinline__ row_walk next_chunk(const row_walk &w, int fir
 }
 
 /* The row's own key and value, to its page and to the chunk in shared memory; by all threads. is: the thread has elements. */
+template <int SIZE>
 static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args &a, int row, int pos, element_pair k, float2 v,
                                                   bool is, uint8_t *shared)
 {
@@ -615,7 +629,7 @@ static __device__ __forceinline__ void put_newest(const rvi_cuda_attention_args 
     ((uint32_t *)(plane + a.kv.k_bytes))[(slot * a.kv.padded) / 2 + p] = two;
     *(uint16_t *)(shared + key_piece(k.at, key / 8) * 16 + key % 8 * 2) = x;
     *(uint16_t *)(shared + key_piece(k.at2, key / 8) * 16 + key % 8 * 2) = x2;
-    *(uint32_t *)(shared + value_piece(key, p / 4) * 16 + p % 4 * 4) = two;
+    *(uint32_t *)(shared + value_piece<SIZE>(key, p / 4) * 16 + p % 4 * 4) = two;
 }
 
 /* The same for pages of q8. The scales are those of head_scale. */
@@ -704,7 +718,8 @@ static __device__ __forceinline__ void join_here(const rvi_cuda_attention_args &
 }
 
 /* Scores of the row's queries and a chunk's keys, whole in every warp. */
-static __device__ __forceinline__ void row_scores(const uint8_t (*q)[QUERY_LINE], int group, int k, const uint8_t *keys,
+template <int SIZE>
+static __device__ __forceinline__ void row_scores(const query_line<SIZE> *q, int group, int k, const uint8_t *keys,
                                                   float2 (*scores)[2][32], float s[8][4])
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, n = group > 8 ? 2 : 1;
@@ -715,7 +730,7 @@ static __device__ __forceinline__ void row_scores(const uint8_t (*q)[QUERY_LINE]
         uint32_t f[4], b[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            f[i] = i % 2 < n && g + i % 2 * 8 < group ? ((const uint32_t *)q[g + i % 2 * 8])[e * 8 + i / 2 * 4 + t] : 0;
+            f[i] = i % 2 < n && g + i % 2 * 8 < group ? ((const uint32_t *)q[g + i % 2 * 8].x)[e * 8 + i / 2 * 4 + t] : 0;
         load_matrices(b, keys + key_piece(e * 16 + lane / 8 % 2 * 8 + lane % 8, warp * 2 + lane / 16) * 16);
         mma_f16(s[0], f[0], f[1], f[2], f[3], b[0], b[1]);
         mma_f16(s[1], f[0], f[1], f[2], f[3], b[2], b[3]);
@@ -731,21 +746,23 @@ static __device__ __forceinline__ void row_scores(const uint8_t (*q)[QUERY_LINE]
 }
 
 /* What a warp has of a part: of its queries the maximum, the sum of weights, and every fourth 16 elements. */
-struct row_part {
-    float m[2], l[2], all[2][2][4];
+template <int SIZE> struct row_part {
+    enum { MINE = SIZE / 16 / (RVI_CUDA_ATTENTION / 32) };
+    float m[2], l[2], all[MINE][2][4];
 };
 
-static __device__ __forceinline__ void empty_part(row_part *p)
+template <int SIZE> static __device__ __forceinline__ void empty_part(row_part<SIZE> *p)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) p->m[h] = -INFINITE, p->l[h] = 0;
 #pragma unroll
-    for (int i = 0; i < 16; i++) p->all[i / 8][i / 4 % 2][i % 4] = 0;
+    for (int i = 0; i < 8 * row_part<SIZE>::MINE; i++) p->all[i / 8][i / 4 % 2][i % 4] = 0;
 }
 
 /* A chunk's weights onto the part. */
+template <int SIZE>
 static __device__ __forceinline__ void add_chunk(const float s[8][4], const float m[2], const float l[2], int n, int k,
-                                                 const uint8_t *keys, row_part *to)
+                                                 const uint8_t *keys, row_part<SIZE> *to)
 {
     uint32_t p[4][4];
     float c[2] = {}, d[2] = {};
@@ -755,11 +772,11 @@ static __device__ __forceinline__ void add_chunk(const float s[8][4], const floa
     for (int h = 0; h < 2; h++)
         if (h < n) merge_factors(&to->m[h], &to->l[h], m[h], l[h], &c[h], &d[h]);
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < row_part<SIZE>::MINE; i++) {
         int e = threadIdx.x / 32 + i * (RVI_CUDA_ATTENTION / 32);
         float acc[2][4];
         if (e >= k) break;
-        mix_values(p, e, keys, acc);
+        mix_values<SIZE>(p, e, keys, acc);
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             float *v = &to->all[i][j / 4][j % 4];
@@ -769,7 +786,8 @@ static __device__ __forceinline__ void add_chunk(const float s[8][4], const floa
 }
 
 /* part: its number; without parts it is all there is. */
-static __device__ __forceinline__ void put_part(const rvi_cuda_attention_args &a, int row, int group, int part, const row_part &x)
+template <int SIZE>
+static __device__ __forceinline__ void put_part(const rvi_cuda_attention_args &a, int row, int group, int part, const row_part<SIZE> &x)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -780,7 +798,7 @@ static __device__ __forceinline__ void put_part(const rvi_cuda_attention_args &a
         float over = a.n_parts ? 1.0f : 1.0f / x.l[h];
         if (a.n_parts && t == 0 && warp == 0) to[a.kv.padded] = x.m[h], to[a.kv.padded + 1] = x.l[h];
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 4 * row_part<SIZE>::MINE; i++) {
             int e = (warp + i / 4 * (RVI_CUDA_ATTENTION / 32)) * 16 + i / 2 % 2 * 8 + t * 2 + i % 2;
             float v = x.all[i / 4][i / 2 % 2][2 * h + i % 2];
             if (e < a.kv.head_size) to[e] = a.n_parts ? v : v * over;
@@ -788,12 +806,12 @@ static __device__ __forceinline__ void put_part(const rvi_cuda_attention_args &a
     }
 }
 
-/* bytes: room for a chunk of q8. */
-template <bool Q8>
+/* bytes: room for a chunk of q8, whose heads have at most 128 elements. */
+template <bool Q8, int SIZE>
 static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_args &a, uint8_t *shared, uint8_t *bytes)
 {
-    __shared__ __align__(16) uint8_t q[RVI_CUDA_ROW_QUERIES][QUERY_LINE];
-    __shared__ __align__(16) raw_row raw;
+    __shared__ query_line<SIZE> q[RVI_CUDA_ROW_QUERIES];
+    __shared__ __align__(16) raw_row<SIZE> raw;
     if (!a.early) begin();
     int row = blockIdx.y, group = a.n_heads / a.kv.n_kv_heads, k = a.kv.head_size / 16, n = group > 8 ? 2 : 1;
     int2 see[2] = {keys_of(a, row)};
@@ -805,7 +823,7 @@ static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_ar
     if (Q8)
         copy_bytes(a, pages, bytes);
     else
-        copy_chunk(a, pages, now.chunk, see[0].x, old, shared);
+        copy_chunk<SIZE>(a, pages, now.chunk, see[0].x, old, shared);
     if (a.early) begin();
     bool newest = a.turns && (parts - 1) % gridDim.z == blockIdx.z, writes = newest && (int)threadIdx.x < a.kv.head_size / 2;
     stage_raw(a, row, group * a.kv.head_size, newest, &raw);
@@ -817,7 +835,7 @@ static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_ar
         value = {v[0], v[1]};
     }
     stage_queries(a, raw, group, q);
-    row_part part;
+    row_part<SIZE> part;
     empty_part(&part);
 #pragma unroll 1
     while (now.chunk != NO_CHUNK) {
@@ -834,7 +852,7 @@ static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_ar
             if (Q8)
                 put_newest_q8(a, row, see[0].y, key, value, writes, shared);
             else
-                put_newest(a, row, see[0].y, key, value, writes, shared);
+                put_newest<SIZE>(a, row, see[0].y, key, value, writes, shared);
             __syncthreads();
         }
         float s[8][4], m[2], l[2];
@@ -847,7 +865,7 @@ static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_ar
         }
         if (!Q8) {
             __syncthreads();
-            copy_chunk(a, pages, next.chunk, see[0].x, old, shared);
+            copy_chunk<SIZE>(a, pages, next.chunk, see[0].x, old, shared);
         }
         now = next;
     }
@@ -859,13 +877,20 @@ static __device__ __forceinline__ void row_attention(const rvi_cuda_attention_ar
 KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row(rvi_cuda_attention_args a)
 {
     DYNAMIC_SHARED(shared_row);
-    row_attention<false>(a, shared_row, 0);
+    row_attention<false, 128>(a, shared_row, 0);
+}
+
+/* Heads of up to 256 elements. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_row_large(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_row);
+    row_attention<false, 256>(a, shared_row, 0);
 }
 
 KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 3) attention_row_q8(rvi_cuda_attention_args a)
 {
     DYNAMIC_SHARED(shared_row);
-    row_attention<true>(a, shared_row, shared_row + CHUNK_BYTES);
+    row_attention<true, 128>(a, shared_row, shared_row + CHUNK_BYTES);
 }
 
 /* Merges the parts of a head of a row; a block has JOIN_ELEMENTS of its elements. JOINED runs at a time: their parts are

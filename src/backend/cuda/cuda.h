@@ -68,6 +68,7 @@
     X(attention_wide_64)                                                                           \
     X(attention_wide_128)                                                                          \
     X(attention_row)                                                                               \
+    X(attention_row_large)                                                                         \
     X(attention_row_q8)                                                                            \
     X(heads_row)                                                                                   \
     X(attention_join)                                                                              \

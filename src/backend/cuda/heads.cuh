@@ -88,7 +88,7 @@ static __device__ void cluster_wait()
 struct head_room {
     uint8_t *keys;  /* a chunk */
     uint2 *row;     /* staged */
-    raw_row *raw;   /* of the cluster's heads; sent */
+    raw_row<128> *raw;   /* of the cluster's heads; sent */
     float *parts;   /* by chunk and head: values, maximum, sum; sent to the first block */
     uint64_t *come; /* counts raw, then parts */
 };
@@ -98,7 +98,7 @@ static __device__ __forceinline__ head_room head_room_in(const rvi_cuda_product_
     head_room r;
     r.keys = shared;
     r.row = (uint2 *)(shared + CHUNK_BYTES);
-    r.raw = (raw_row *)(shared + CHUNK_BYTES + units_of(p.x.n) * 64);
+    r.raw = (raw_row<128> *)(shared + CHUNK_BYTES + units_of(p.x.n) * 64);
     r.come = (uint64_t *)(r.raw + 1);
     r.parts = (float *)(r.come + 2);
     return r;
@@ -219,16 +219,16 @@ static __device__ __forceinline__ void cluster_product(const rvi_cuda_product_ar
 
 /* ---- attention ---- */
 
-static __device__ __forceinline__ void head_queries(const rvi_cuda_attention_args &a, const raw_row &raw, int group,
-                                                    uint8_t (*to)[QUERY_LINE])
+static __device__ __forceinline__ void head_queries(const rvi_cuda_attention_args &a, const raw_row<128> &raw, int group,
+                                                    query_line<128> *to)
 {
     uint32_t half = a.kv.head_size / 2, total = group * half;
     float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < total; i += RVI_CUDA_THREADS) {
         element_pair x = pair_of(a, raw.angles, raw.x + i / half * a.kv.head_size, i % half);
-        ((uint16_t *)to[i / half])[x.at] = to_half(x.x * scale);
-        ((uint16_t *)to[i / half])[x.at2] = to_half(x.x2 * scale);
+        to[i / half].x[x.at] = to_half(x.x * scale);
+        to[i / half].x[x.at2] = to_half(x.x2 * scale);
     }
 }
 
@@ -279,7 +279,7 @@ static __device__ __forceinline__ void merge_sent(const rvi_cuda_attention_args 
 static __device__ __forceinline__ void cluster_attention(const rvi_cuda_attention_args &a, const cluster_work &c,
                                                          const head_room &r)
 {
-    __shared__ __align__(16) uint8_t q[RVI_CUDA_ROW_QUERIES][QUERY_LINE];
+    __shared__ query_line<128> q[RVI_CUDA_ROW_QUERIES];
     __shared__ float2 scores[KEYS / 8][2][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     int group = c.group, k = c.size / 16, n = group > 8 ? 2 : 1, chunk = c.first + blockIdx.x;
@@ -299,7 +299,7 @@ static __device__ __forceinline__ void cluster_attention(const rvi_cuda_attentio
             uint32_t f[4], b[4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                f[i] = i % 2 < n && g + i % 2 * 8 < group ? ((const uint32_t *)q[g + i % 2 * 8])[e * 8 + i / 2 * 4 + t] : 0;
+                f[i] = i % 2 < n && g + i % 2 * 8 < group ? ((const uint32_t *)q[g + i % 2 * 8].x)[e * 8 + i / 2 * 4 + t] : 0;
             load_matrices(b, r.keys + key_piece(e * 16 + lane / 8 % 2 * 8 + lane % 8, warp * 2 + lane / 16) * 16);
             mma_f16(s[0], f[0], f[1], f[2], f[3], b[0], b[1]);
             mma_f16(s[1], f[0], f[1], f[2], f[3], b[2], b[3]);

@@ -468,6 +468,7 @@ static int shared_part(rvi_cuda_kernel k)
     switch (k) {
     case RVI_CUDA_heads_row:
     case RVI_CUDA_attention_row:
+    case RVI_CUDA_attention_row_large:
     case RVI_CUDA_attention_row_q8:
     case RVI_CUDA_attention_join:
     case RVI_CUDA_bring:
@@ -521,6 +522,7 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         {RVI_CUDA_attention_tiles_large, RVI_CUDA_attention_tiles_large, RVI_CUDA_KEY_SHARED_LARGE},
         {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
         {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
+        {RVI_CUDA_attention_row_large, RVI_CUDA_attention_row_large, RVI_CUDA_ROW_SHARED_LARGE},
         {RVI_CUDA_attention_row_q8, RVI_CUDA_attention_row_q8, RVI_CUDA_ROW_SHARED_Q8},
         {RVI_CUDA_heads_row, RVI_CUDA_heads_row, RVI_CUDA_HEADS_SHARED},
         {RVI_CUDA_product_wide_Q4_0, RVI_CUDA_product_wide_F16_128, RVI_CUDA_TILE_SHARED}};
