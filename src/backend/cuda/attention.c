@@ -551,6 +551,16 @@ static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_
                   RVI_CUDA_KEY_SHARED);
 }
 
+/* Is it faster when a tile takes its chunks one after the other? A chunk takes about as long as 16
+ * blocks of attention_join on each processor. */
+static bool joins_too_long(const rvi_cuda *c, const rvi_cuda_attention_args *args, int most,
+                           int n_rows)
+{
+    int64_t blocks =
+        (int64_t)args->n_heads * n_rows * ((args->kv.head_size - 1) / RVI_CUDA_JOIN_ELEMENTS + 1);
+    return most <= blocks / (4 * c->n_blocks) + 2;
+}
+
 /* So many neighbours that blocks with more queries are mostly full. */
 static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
 {
@@ -597,6 +607,8 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         if (!tiles || !alone || !by_rows(c, kv, &args, a, rows + at, n)) {
             args.per = 1;
             args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);
+            if (tiles && joins_too_long(c, &args, most_parts(a, rows + at, n, RVI_CUDA_KEYS), n))
+                args.n_parts = 0;
             if (tiles && !by_wide_tiles(c, &args, p)) by_tiles(c, &args, p);
         }
         uint32_t grid[] = {(uint32_t)a->n_heads, (uint32_t)n, (uint32_t)RVI_MAX(args.n_parts, 1)};
