@@ -184,6 +184,18 @@ static void alone_and_together(void **state)
                    .head_size = 144,
                    .n_pairs = 72},
           32);
+    for (int size = 64; size <= 256; size *= 2) /* groups of warps; of 256 halves of the values */
+        for (int group = 2; group <= 4; group += 2)
+            check(be,
+                  &(shape){.n_keys = 470,
+                           .n_rows = 128,
+                           .kv_heads = 4,
+                           .group = group,
+                           .head_size = size,
+                           .soft_cap = group > 2 ? 50 : 0,
+                           .window = group > 2 ? 0 : 200,
+                           .n_pairs = size / 2},
+                  43);
     check(be,
           &(shape){.n_keys = 300,
                    .n_rows = 66,
