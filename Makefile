@@ -16,6 +16,7 @@
 #   make lives           ten thousand random lives of requests under TSan, and under ASan
 #   make fuzz            every parser under libFuzzer (FUZZ_SECONDS=300 each)
 #   make cross           build for aarch64, test under qemu
+#   make sanitize-cuda   the kernels under compute-sanitizer, on this machine's NVIDIA GPU
 #   make wasm-check      the library as WebAssembly under node: the same bits as the native build
 #   make bench           speed of the kernels and of training, one core
 #   make examples        build/examples, one program for each file of examples/
@@ -113,9 +114,18 @@ $(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16
 endif
 
 .PHONY: all run chat ready-to-run test test-slow test-all clients fast-programs slow-programs \
-  tsan lives fuzz fuzz-programs cross wasm-check bench check format examples install uninstall \
-  conformance conformance-programs deps model models clean deb release
+  tsan lives fuzz fuzz-programs cross sanitize-cuda wasm-check bench check format examples install \
+  uninstall conformance conformance-programs deps model models clean deb release
 all: $(BIN) $(LIBRARIES)
+
+# A first build installs the packages it lacks; make then reads this file anew, for with a compiler
+# it knows the machine. Without them, or without the right to install, what is missing is named.
+ifneq ($(filter all install deb release,$(or $(MAKECMDGOALS),all)),)
+-include $(BUILD)/packages
+$(BUILD)/packages:
+	@mkdir -p $(@D)
+	@tools/install_deps run && touch $@
+endif
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -389,6 +399,12 @@ $(BUILD)/bench/eval: $(EVAL_OBJ) $(EVAL_FRAME) $(BUILD)/libruvllm.a
 	@mkdir -p $(@D)
 	@echo "  LD  $@"
 	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(STORE_LIBS) $(LIBS) -o $@
+# --- the kernels for GPUs under the tool that comes with the CUDA toolkit ---
+sanitize-cuda: deps
+	@$(RUN) CUDA=1 $(addprefix $(BUILD)/tests/cuda/,slow_rows slow_wide slow_draw slow_cuda \
+	  slow_gradients)
+	@tools/sanitize_cuda $(BUILD)
+
 bench: deps
 	@$(RUN) $(BENCH_BIN)
 	@$(BUILD)/bench/kernels
