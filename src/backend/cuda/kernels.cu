@@ -190,8 +190,9 @@ static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t
 /* ---- copies into shared memory: a warp starts them, any waits for them ----
  *
  * A place counts what has arrived, round after round: `expect_one` makes it for rounds of so many copies, `expect` begins
- * a round, and wait_for waits until that round is over, by its number's parity. A place of expect_warps counts the warps
- * that say done_with, and is waited for by wait_for_warps. The lanes for which `starts_copies` is true call expect and
+ * a round, and wait_for waits until that round is over, by its number's parity. A place of expect_warps counts those that
+ * say done_with, and is waited for by wait_for_warps: each lane for what it has read itself, or, where the tensor cores
+ * alone have read, one for its warp. The lanes for which `starts_copies` is true call expect and
  * copy_bulk: one, or, where the device has no copies in bulk, all; there, between_stages keeps the warps of a block
  * together, and nobody counts them. */
 
@@ -206,7 +207,7 @@ static __device__ __forceinline__ void expect_warps(uint64_t *place, int n)
 }
 
 #if __CUDA_ARCH__ >= 900
-static __device__ __forceinline__ void done_with(uint64_t *place) /* by one lane */
+static __device__ __forceinline__ void done_with(uint64_t *place)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(place)) : "memory");
 }

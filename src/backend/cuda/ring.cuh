@@ -218,14 +218,13 @@ static __device__ __forceinline__ void add_segments_of(const rvi_cuda_product_ar
 static __device__ __forceinline__ void end_turns(const rvi_cuda_product_args &a, const ring_work &r, ring_shared *c)
 {
     int lane = threadIdx.x % 32, o = lane % 16;
-    float factor = c->factor;
 #pragma unroll 1
     for (int turn = 0; turn < r.turns; turn++) {
         ending e = ending_of(a, a.paired ? 1 : 2, r.first + turn * r.step, o, 0, lane < (a.paired ? 8 : 16));
         if (a.finish == RVI_CUDA_ADD && e.to) e.old = *e.to;
         const float (*from)[16] = c->sums[turn % RING_TURNS];
         ring_wait(c->summed + turn % RING_TURNS, turn / RING_TURNS & 1);
-        float v = from[0][o], v2 = from[0][o ^ 8];
+        float v = from[0][o], v2 = from[0][o ^ 8], factor = c->factor; /* who wrote it had the first segment */
 #pragma unroll
         for (int j = 1; j < SEGMENTS; j++)
             if (j < r.segments) v += from[j][o], v2 += from[j][o ^ 8];
@@ -271,22 +270,15 @@ static __device__ __forceinline__ void ring_product(const rvi_cuda_product_args 
         end_turns(a, r, c);
 }
 
+/* Devices without bulk copies do not start these kernels: nothing is compiled for them. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define RING_PRODUCT(type, first, step, end) ring_product<type>(a, first, step, end)
-#else
-#define RING_PRODUCT(type, first, step, end) (void)(first), (void)(step), (void)(end)
-#endif
+template <int TYPE> static __device__ __forceinline__ void ring_of_one_type(const rvi_cuda_product_args &a)
+{
+    ring_product<TYPE>(a, blockIdx.y, gridDim.y, a.tiles);
+}
 
-#define X(name, bits, offset, scales, d_units, has_m)                                                                  \
-    KERNEL __launch_bounds__(RVI_CUDA_RING_THREADS, 2) product_ring_##name(rvi_cuda_product_args a)                    \
-    {                                                                                                                  \
-        RING_PRODUCT(name, blockIdx.y, gridDim.y, a.tiles);                                                            \
-    }
-RVI_CUDA_QUANTS(X)
-#undef X
-
-/* Two types: the first blocks take the first tiles. */
-KERNEL __launch_bounds__(RVI_CUDA_RING_THREADS, 2) product_ring(rvi_cuda_product_args a)
+/* The first blocks take the first tiles. */
+static __device__ __forceinline__ void ring_of_two_types(const rvi_cuda_product_args &a)
 {
     bool second = (int)blockIdx.y >= a.first_blocks;
     int step = second ? gridDim.y - a.first_blocks : a.first_blocks;
@@ -294,8 +286,29 @@ KERNEL __launch_bounds__(RVI_CUDA_RING_THREADS, 2) product_ring(rvi_cuda_product
     int end = second ? a.tiles : a.first_tiles;
     switch (a.part[second ? a.n_parts - 1 : 0].type) {
 #define X(name, bits, offset, scales, d_units, has_m)                                                                  \
-    case name: RING_PRODUCT(name, first, step, end); break;
+    case name: ring_product<name>(a, first, step, end); break;
         RVI_CUDA_QUANTS(X)
 #undef X
     }
+}
+#else
+template <int TYPE> static __device__ __forceinline__ void ring_of_one_type(const rvi_cuda_product_args &)
+{
+}
+static __device__ __forceinline__ void ring_of_two_types(const rvi_cuda_product_args &)
+{
+}
+#endif
+
+#define X(name, bits, offset, scales, d_units, has_m)                                                                  \
+    KERNEL __launch_bounds__(RVI_CUDA_RING_THREADS, 2) product_ring_##name(rvi_cuda_product_args a)                    \
+    {                                                                                                                  \
+        ring_of_one_type<name>(a);                                                                                     \
+    }
+RVI_CUDA_QUANTS(X)
+#undef X
+
+KERNEL __launch_bounds__(RVI_CUDA_RING_THREADS, 2) product_ring(rvi_cuda_product_args a)
+{
+    ring_of_two_types(a);
 }

@@ -112,7 +112,7 @@ static __device__ __forceinline__ void multiply_wide(const rvi_cuda_product_args
                                                      tile<ROWS> *x)
 {
     typedef wide_block<TYPE, ROWS> B;
-    int length = length_of(a.x.n) / B::UNITS, n_blocks = wide_stages(a).y / B::STAGES, lane = threadIdx.x % 32;
+    int length = length_of(a.x.n) / B::UNITS, n_blocks = wide_stages(a).y / B::STAGES;
 #pragma unroll 1
     for (int done = 0; done < n_blocks; done += length) {
         if (done + length >= n_blocks) fetch_ending<ROWS>(a, t, panel);
@@ -139,7 +139,7 @@ static __device__ __forceinline__ void multiply_wide(const rvi_cuda_product_args
                     group_step<ROWS>(x->acc, h[0][2], h[1][2], h[0][3], h[1][3], acts, u * 2 + 1, true);
                     group_end();
                     group_wait<1>();
-                    if (u == 0 && before >= 0 && lane == 0) done_with(r->free + before);
+                    if (u == 0 && before >= 0) done_with(r->free + before);
                 }
                 before = r->stage;
                 next_stage<ROWS>(r);
@@ -147,7 +147,7 @@ static __device__ __forceinline__ void multiply_wide(const rvi_cuda_product_args
             next_slot<TYPE, ROWS>(r);
         }
         group_wait<0>();
-        if (lane == 0) done_with(r->free + before);
+        done_with(r->free + before);
         end_segment(x);
     }
 }
@@ -318,7 +318,7 @@ template <int TYPE, int ROWS> static __device__ __forceinline__ void wide_produc
 {
     enum { AHEAD = RVI_CUDA_TILE_AHEAD(ROWS) };
     __shared__ uint64_t arrived[AHEAD], freed[AHEAD];
-    if (threadIdx.x < AHEAD) expect_warps(arrived + threadIdx.x, BRINGERS), expect_warps(freed + threadIdx.x, WARPS_OF_BLOCK);
+    if (threadIdx.x < AHEAD) expect_warps(arrived + threadIdx.x, BRINGERS), expect_warps(freed + threadIdx.x, RVI_CUDA_THREADS);
     expecting();
     __syncthreads();
     int n = n_wide_tiles<ROWS>(a), warp = threadIdx.x / 32;
