@@ -59,6 +59,7 @@ typedef struct rvi_kv_spec {
     int n_layers, n_kv_heads, head_size, n_pages;
     rv_kv_type type;
     int warm_pages; /* RV_KV_TIERED */
+    int n_heads;    /* of queries; 0: as many as of keys */
 } rvi_kv_spec;
 
 /* Where a row finds its keys and values: position p is in page pages[p / RVI_PAGE_TOKENS]. */

@@ -560,7 +560,8 @@ rvi_kv_spec rvi_model_kv_spec(const rvi_model *m, rv_kv_type type, int n_pages)
                          .head_size = m->hp.head_size,
                          .n_pages = n_pages,
                          .type = type,
-                         .warm_pages = type == RV_KV_TIERED ? WARM_TOKENS / RVI_PAGE_TOKENS : 0};
+                         .warm_pages = type == RV_KV_TIERED ? WARM_TOKENS / RVI_PAGE_TOKENS : 0,
+                         .n_heads = m->hp.n_heads};
 }
 
 rv_pooling rvi_model_pooling(const rvi_model *m)

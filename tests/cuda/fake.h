@@ -65,4 +65,28 @@ static inline rv_status open_fake(rvi_backend **out, bool exact, const rvi_log *
     return rvi_backend_cuda_new(out, &o, log, err);
 }
 
+/* RUVLLM_TEST_CUDA=system: on a real device. */
+static inline bool is_real(void)
+{
+    const char *name = getenv("RUVLLM_TEST_CUDA");
+    return name && !strcmp(name, "system");
+}
+
+/* There is time for what differs in numbers alone: on the host that takes minutes, and so it does
+ * on a device under a tool that watches it (RUVLLM_TEST_FEW, see tools/sanitize_cuda). */
+static inline bool is_quick(void)
+{
+    return is_real() && !getenv("RUVLLM_TEST_FEW");
+}
+
+static inline rvi_backend *open_device(void)
+{
+    rvi_backend *be;
+    rvi_cuda_options o = {.n_threads = 2,
+                          .driver = is_real() ? NULL : FAKE_DRIVER,
+                          .image = is_real() ? NULL : "in the library"};
+    assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
+    return be;
+}
+
 #endif

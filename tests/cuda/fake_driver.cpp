@@ -40,7 +40,7 @@ static const function functions[] = {
         ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair) ROW(best, best) ROW(draw_look, draw) ROW(draw_weigh, draw)
             ROW(lora_down, lora) ROW(lora_up, lora) ROW(kv_write, kv_write) ROW(rope_kv, rope_kv)
                 ROW(attention, attention) ROW(attention_merge, attention)
-                    ROW(attention_tiles, attention) ROW(attention_tiles_q8, attention) ROW(attention_tiles_large, attention) ROW(attention_row_q8, attention) ROW(rope_keys, rope_kv) ROW(attention_wide_64, attention) ROW(attention_wide_128, attention) ROW(attention_row, attention) ROW(attention_row_large, attention) ROW(attention_join, attention)
+                    ROW(attention_tiles, attention) ROW(attention_tiles_q8, attention) ROW(attention_tiles_large, attention) ROW(attention_row_q8, attention) ROW(rope_keys, rope_kv) ROW(attention_wide_64, attention) ROW(attention_wide_80, attention) ROW(attention_wide_96, attention) ROW(attention_wide_112, attention) ROW(attention_wide_128, attention) ROW(attention_wide_256, attention) ROW(attention_row, attention) ROW(attention_row_large, attention) ROW(attention_join, attention)
                     {"heads_row", [](const void *a) { heads_row(*(const rvi_cuda_product_args *)a, *(const rvi_cuda_attention_args *)((const rvi_cuda_product_args *)a + 1)); },
                      sizeof(rvi_cuda_product_args), sizeof(rvi_cuda_attention_args)},
                     ROW(prepare, product) ROW(product_row, product) ROW(product_ring, product) ROW(product_few, product) ROW(add_segments, product)

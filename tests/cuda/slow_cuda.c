@@ -7,11 +7,10 @@
 #include "backend/cuda/probe.h"
 #include "model/workspace.h"
 
-/* RUVLLM_TEST_CUDA=system: products are tried on a real device. */
+/* Products are tried on a real device. */
 static const char *driver(void)
 {
-    const char *name = getenv("RUVLLM_TEST_CUDA");
-    return name && !strcmp(name, "system") ? NULL : FAKE_DRIVER;
+    return is_real() ? NULL : FAKE_DRIVER;
 }
 
 static void refuses(const rvi_cuda_options *o, rv_status want, const char *says)

@@ -5,23 +5,6 @@
 
 #include "kernels/kernels.h"
 
-static bool is_real(void)
-{
-    const char *name = getenv("RUVLLM_TEST_CUDA");
-    return name && !strcmp(name, "system");
-}
-
-static rvi_backend *open_device(void)
-{
-    bool real = is_real();
-    rvi_backend *be;
-    rvi_cuda_options o = {.n_threads = 1,
-                          .driver = real ? NULL : FAKE_DRIVER,
-                          .image = real ? NULL : "in the library"};
-    assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
-    return be;
-}
-
 static unsigned seed;
 
 static float some(void)

@@ -234,12 +234,11 @@ enum {
     RVI_CUDA_KEY_SHARED_LARGE = RVI_CUDA_LARGE_CHUNK + RVI_CUDA_RUN_TOTAL,
     RVI_CUDA_BYTES_CHUNK = RVI_CUDA_KEYS * 2 * (128 + 4), /* of q8 */
     RVI_CUDA_KEY_SHARED_Q8 = 32768 + RVI_CUDA_BYTES_CHUNK + RVI_CUDA_RUN_TOTAL,
-    RVI_CUDA_WIDE_QUERIES = 128, /* the same, of attention_wide, */
-    RVI_CUDA_WIDE_THREADS = RVI_CUDA_WIDE_QUERIES * 2 + 128,
-    RVI_CUDA_WIDE_STAGES = 3, /* and its chunks on their way */
-    RVI_CUDA_MAX_WIDE_HEAD = 128,
-    RVI_CUDA_KEY_ROWS = 32,     /* that a block of rope_keys takes together */
-    RVI_CUDA_ROW_QUERIES = 16,  /* heads that share keys, of attention_row at most */
+    RVI_CUDA_WIDE_THREADS = 384,  /* of attention_wide, */
+    RVI_CUDA_MAX_WIDE_HEAD = 256, /* its largest head, */
+    RVI_CUDA_MOST_QUERIES = 128,  /* and queries of a block at most */
+    RVI_CUDA_KEY_ROWS = 32,       /* that a block of rope_keys takes together */
+    RVI_CUDA_ROW_QUERIES = 16,    /* heads that share keys, of attention_row at most */
     RVI_CUDA_PART_MORE = 4,     /* floats behind a part's values: parts begin at multiples of 16 */
     RVI_CUDA_JOIN_ELEMENTS = 8, /* of a head, that a block of attention_join merges */
     RVI_CUDA_ROW_SHARED = 32768,
@@ -251,5 +250,12 @@ enum {
     RVI_CUDA_JOINED_HERE = 16, /* parts that attention_row merges itself, */
     RVI_CUDA_ARRIVALS = 4096,  /* of so many rows and heads of keys */
 };
+
+/* Sizes of heads that attention_wide takes; groups of warps that share queries, queries of a block,
+ * and chunks on their way. */
+#define RVI_CUDA_WIDE_HEADS(X)      X(64) X(80) X(96) X(112) X(128) X(256)
+#define RVI_CUDA_WIDE_SHARE(size)   ((size) > 128 ? 2 : 1)
+#define RVI_CUDA_WIDE_QUERIES(size) (RVI_CUDA_MOST_QUERIES / RVI_CUDA_WIDE_SHARE(size))
+#define RVI_CUDA_WIDE_STAGES(size)  ((size) > 128 ? 2 : 3)
 
 #endif

@@ -13,6 +13,7 @@ struct rvi_kv_store {
     rvi_attn_type type;
     rvi_cuda_at data, parts, arrivals;
     size_t page_bytes, k_bytes, v_bytes, padded;
+    int run; /* rows of a run at most: they fill tiles */
 };
 
 size_t rvi_cuda_parts_bytes(int head_size)
@@ -48,6 +49,9 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
     kv->k_bytes = rvi_attn_k_bytes(kv->type, size);
     kv->v_bytes = rvi_attn_v_bytes(kv->type, size);
     kv->padded = rvi_attn_padded(size);
+    int share = RVI_MAX(spec->n_heads / spec->n_kv_heads, 1),
+        most = RVI_MAX(RVI_CUDA_MOST_QUERIES / share, 1); /* rows of a tile */
+    kv->run = RVI_CUDA_MOST_QUERIES / most * most;
     kv->page_bytes =
         (kv->k_bytes + kv->v_bytes) * (size_t)spec->n_kv_heads * (size_t)spec->n_layers;
     rv_status st =
@@ -213,15 +217,16 @@ static void fill_places(int32_t *to, const rvi_kv_row *rows, int n)
     }
 }
 
-/* Runs of at most RVI_CUDA_QUERIES neighbours in a sequence: {first row, rows}. */
-static void fill_runs(int32_t *to, const rvi_kv_row *rows, rvi_cuda_placed *p)
+/* Runs of at most `most` neighbours in a sequence: {first row, rows}. */
+static void fill_runs(int32_t *to, const rvi_kv_row *rows, int most, rvi_cuda_placed *p)
 {
+    p->run = to;
     p->n_runs = p->longest = 0;
     for (int r = 0; r < p->n_rows; r++) {
         int32_t *run = to + 2 * RVI_MAX(p->n_runs - 1, 0);
         bool follows =
             r && rows[r].pages == rows[r - 1].pages && rows[r].pos == rows[r - 1].pos + 1;
-        if (!follows || run[1] == RVI_CUDA_QUERIES) {
+        if (!follows || run[1] == most) {
             run = to + 2 * p->n_runs++;
             run[0] = r;
             run[1] = 0;
@@ -232,8 +237,8 @@ static void fill_runs(int32_t *to, const rvi_kv_row *rows, rvi_cuda_placed *p)
 }
 
 /* Positions and tables of the first rows, as many as fit; how many: the return value. They are
- * staged once for all layers of a list. */
-static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_rows,
+ * staged once for all layers of a list. run: neighbours of a run at most. */
+static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_rows, int run,
                                     rvi_cuda_kv *kv)
 {
     if (rvi_cuda_is_nearly_full(c)) rvi_cuda_submit(&c->be);
@@ -252,7 +257,7 @@ static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_r
         p = &c->placed[c->n_placed++ % RVI_CUDA_PLACED];
         *p = (rvi_cuda_placed){
             .rows = rows, .n_rows = n, .at = at, .tables = at + tables, .runs = at + runs};
-        fill_runs((int32_t *)((uint8_t *)host + runs), rows, p);
+        fill_runs((int32_t *)((uint8_t *)host + runs), rows, run, p);
     }
     kv->rows = p->at;
     kv->tables = p->tables;
@@ -262,7 +267,7 @@ static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_r
 bool rvi_cuda_place_all(rvi_cuda *c, const rvi_kv_row *rows, int n_rows)
 {
     rvi_cuda_kv kv;
-    const rvi_cuda_placed *p = place(c, rows, n_rows, &kv);
+    const rvi_cuda_placed *p = place(c, rows, n_rows, RVI_CUDA_MOST_QUERIES, &kv);
     return p && p->n_rows == n_rows;
 }
 
@@ -319,7 +324,7 @@ void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rv
     if (rvi_cuda_is_idle(c)) return;
     for (int at = 0, n; at < n_rows; at += n) {
         rvi_cuda_kv_write_args a = {kv_args(kv, il), cols_from(k, at), cols_from(v, at)};
-        const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &a.kv);
+        const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, kv->run, &a.kv);
         if (!p) return;
         n = p->n_rows;
         if (n == n_rows && join_rope(c, &a, n)) return;
@@ -561,26 +566,45 @@ static bool joins_too_long(const rvi_cuda *c, const rvi_cuda_attention_args *arg
     return most <= blocks / (4 * c->n_blocks) + 2;
 }
 
+/* attention_wide for heads of this size; RVI_CUDA_KERNELS: there is none. */
+static rvi_cuda_kernel wide_kernel(int size)
+{
+#define X(head)                                                                                    \
+    if (size == head) return RVI_CUDA_attention_wide_##head;
+    RVI_CUDA_WIDE_HEADS(X)
+#undef X
+    return RVI_CUDA_KERNELS;
+}
+
+/* Queries, chunks on their way, and totals, as attention_wide has them. */
+static uint32_t wide_shared(int size)
+{
+    enum { LINE = 128, THREADS = RVI_CUDA_WIDE_THREADS - 128 };
+    uint32_t strips = ((uint32_t)size + 63) / 64, strip = 64 * LINE,
+             queries = (uint32_t)RVI_CUDA_WIDE_QUERIES(size) / 64 * strips * strip,
+             chunk = (uint32_t)size * LINE + strips * strip,
+             totals = (uint32_t)size / RVI_CUDA_WIDE_SHARE(size) / 8 * THREADS * 16;
+    return queries + (uint32_t)RVI_CUDA_WIDE_STAGES(size) * chunk + totals;
+}
+
 /* So many neighbours that blocks with more queries are mostly full. */
 static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
 {
     int size = args->kv.head_size, share = args->n_heads / args->kv.n_kv_heads,
-        most = RVI_CUDA_WIDE_QUERIES / share;
-    if (!c->has_groups || args->kv.type != RVI_ATTN_F16 || (size != 64 && size != 128) ||
+        queries = RVI_CUDA_WIDE_QUERIES(size), most = queries / share;
+    rvi_cuda_kernel kernel = wide_kernel(size);
+    if (!c->has_groups || args->kv.type != RVI_ATTN_F16 || kernel == RVI_CUDA_KERNELS ||
         args->n_parts || !most ||
         (args->q.at | args->out.at | (rvi_cuda_at)args->q.stride * sizeof(float) |
          (rvi_cuda_at)args->out.stride * sizeof(float)) %
             16)
         return false;
-    int splits = (p->longest + most - 1) / most, tiles = p->n_runs * splits;
-    if (p->n_rows * share * 4 < tiles * RVI_CUDA_WIDE_QUERIES * 3) return false;
+    int splits = (p->longest + most - 1) / most, tiles = 0;
+    for (int i = 0; i < p->n_runs; i++) tiles += (p->run[2 * i + 1] + most - 1) / most;
+    if (p->n_rows * share * 4 < tiles * queries * 3) return false;
     take_queries(c, args, p->n_rows);
     args->n_splits = splits;
-    uint32_t queries = (uint32_t)(RVI_CUDA_WIDE_QUERIES * size) * 2,
-             chunk = (uint32_t)(RVI_CUDA_KEYS * size) * 4,
-             totals = (uint32_t)(RVI_CUDA_WIDE_QUERIES * (size + 8)) * 4;
-    add_tiles(c, size == 64 ? RVI_CUDA_attention_wide_64 : RVI_CUDA_attention_wide_128, args, p,
-              splits, RVI_CUDA_WIDE_THREADS, queries + RVI_CUDA_WIDE_STAGES * chunk + totals);
+    add_tiles(c, kernel, args, p, splits, RVI_CUDA_WIDE_THREADS, wide_shared(size));
     return true;
 }
 
@@ -599,7 +623,7 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
                                         .window = a->window,
                                         .scale = a->scale,
                                         .soft_cap = a->soft_cap};
-        const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &args.kv);
+        const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, kv->run, &args.kv);
         if (!p) return;
         n = p->n_rows;
         bool all,

@@ -1,8 +1,9 @@
 /* attention.cuh - attention over pages of f16 and q8 on the tensor cores, for heads of 16 to 128 elements (multiples of 16);
  * of f16 to 256: a block then has the scores of all elements and mixes one half of the values.
  *
- *  query   Times the attention's scale and, where there is no soft cap, log2(e); then rounded to f16.
- *  chunk   64 keys by absolute position. Scores: mma.m16n8k16 over 16 elements at a time, in order. m: their maximum;
+ *  query   Times the attention's scale and log2(e), or, with a soft cap, 2 log2(e) / cap; then rounded to f16.
+ *  chunk   64 keys by absolute position. Scores: mma.m16n8k16 over 16 elements at a time, in order; with a soft cap s becomes
+ *          cap log2(e) (1 - 2 / (exp2(s) + 1)), both by the device's approximations. m: their maximum;
  *          p = exp2(score - m), by the device's approximation; l: a lane has keys 2 t, 2 t + 1 of each 8, in order, then the tree over the lanes; acc:
  *          p rounded to f16, mma over 16 keys at a time, in order.
  *  merge   A run is 4 chunks (256 keys by absolute position). Its chunks with a key that the query sees, in order, onto
@@ -18,6 +19,11 @@
 enum { KEYS = RVI_CUDA_KEYS, TILE_QUERIES = RVI_CUDA_QUERIES, CHUNK_BYTES = 2 * KEYS * 128 * 2, BYTES_CHUNK = RVI_CUDA_BYTES_CHUNK, NO_CHUNK = 1 << 24, RUN = RVI_CUDA_RUN };
 
 static __device__ const float LOG2_E = 1.44269504f;
+
+static __device__ __forceinline__ float query_scale(const rvi_cuda_attention_args &a)
+{
+    return a.scale * (a.soft_cap > 0 ? 2 * LOG2_E / a.soft_cap : LOG2_E);
+}
 
 /* Neighbouring rows of a sequence. */
 struct query_tile {
@@ -215,9 +221,11 @@ static __device__ __forceinline__ void weigh(const rvi_cuda_attention_args &a, i
                                              int n, float s[8][4], float m[2], float l[2])
 {
     int t = threadIdx.x % 4;
-    if (a.soft_cap > 0)
+    if (a.soft_cap > 0) {
+        float cap = a.soft_cap * LOG2_E;
 #pragma unroll
-        for (int i = 0; i < 32; i++) s[i / 4][i % 4] = capped(s[i / 4][i % 4], a.soft_cap) * LOG2_E;
+        for (int i = 0; i < 32; i++) s[i / 4][i % 4] = fmaf(-2 * cap, reciprocal(power_of_two(s[i / 4][i % 4]) + 1), cap);
+    }
     if (!all_seen)
 #pragma unroll
         for (int i = 0; i < 32; i++) {
@@ -314,7 +322,7 @@ struct query_pair {
 template <int SIZE>
 static __device__ __forceinline__ void load_query(const rvi_cuda_attention_args &a, const query_pair &two, int k, uint32_t q[SIZE / 16][4])
 {
-    float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
+    float scale = query_scale(a);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float *x = row_of(a.q, two.row[h]) + two.head[h] * a.kv.head_size + threadIdx.x % 4 * 2;
@@ -577,7 +585,7 @@ static __device__ __forceinline__ void stage_queries(const rvi_cuda_attention_ar
                                                      query_line<SIZE> *to)
 {
     uint32_t half = a.kv.head_size / 2, total = group * half;
-    float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
+    float scale = query_scale(a);
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < total; i += ROW_PAIRS * RVI_CUDA_ATTENTION) {
         element_pair x[ROW_PAIRS];

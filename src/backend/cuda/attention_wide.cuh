@@ -1,13 +1,16 @@
-/* attention_wide.cuh - attention by the law of attention.cuh, for many neighbouring rows and heads of 64 or 128 elements.
+/* attention_wide.cuh - attention by the law of attention.cuh, for many neighbouring rows and heads of the sizes in
+ * RVI_CUDA_WIDE_HEADS.
  *
- * A block has two groups of 4 warps with 64 queries each, and 4 warps that bring chunks of keys and values, WIDE_STAGES
- * ahead. The tensor cores take queries, keys and values from shared memory, and go on with the next chunk's scores while
- * a group merges.
+ * A block has two groups of 4 warps, and 4 warps that bring chunks of keys and values, some ahead. The groups have 64
+ * queries each, or, of heads of more than 128 elements, the same 64 and a half of the values each: no registers would be
+ * left for all of them. The tensor cores take queries, keys and values from shared memory, and go on with the next
+ * chunk's scores while a group merges.
  *
  * Everything there is in lines of 128 bytes, whose pieces of 16 are swapped by the line's number (piece ^ line % 8):
- * queries 64 elements of a query (then those of the next 64), keys 64 keys of an element, values 64 elements of a key. */
+ * queries 64 elements of a query (then those of the next 64), keys 64 keys of an element, values 64 elements of a key.
+ * Of values that do not fill their lines the rest is anything: an element is mixed from its own column alone. */
 
-enum { WIDE_STAGES = RVI_CUDA_WIDE_STAGES, WIDE_GROUPS = RVI_CUDA_WIDE_QUERIES / 64, LINES = 64 * 128, STEP = 16 * 128 /* bytes */ };
+enum { WIDE_GROUPS = 2, LINES = 64 * 128, STEP = 16 * 128 /* bytes */ };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 /* Lines with their pieces swapped, for the tensor cores; they lie in groups of 8. */
@@ -167,11 +170,20 @@ static __device__ __forceinline__ void copy16_if(uint8_t *to, const uint8_t *fro
 }
 
 template <int HEAD> struct wide {
-    enum { STAGE = HEAD / 64 * 2 * LINES, QUERIES = HEAD / 64 * LINES };
+    enum {
+        SHARE = RVI_CUDA_WIDE_SHARE(HEAD), /* groups that have the same queries */
+        STAGES = RVI_CUDA_WIDE_STAGES(HEAD),
+        STRIPS = (HEAD + 63) / 64,
+        MINE = STRIPS / SHARE,   /* strips of values of a group, */
+        ELEMENTS = HEAD / SHARE, /* and elements */
+        QUERIES = STRIPS * LINES,
+        STAGE = HEAD * 128 + STRIPS * LINES,
+        ALL_QUERIES = WIDE_GROUPS / SHARE * QUERIES
+    };
     uint8_t *queries, *chunks;
     uint64_t *copied, *done; /* of each stage */
     int first, end;          /* chunks of the block */
-    float4 *totals; /* [HEAD / 8 + 1][threads]: four elements of the lane's queries; maximum and sum of both */
+    float4 *totals;          /* [ELEMENTS / 8][threads]: four elements of the lane's queries */
 };
 
 /* ---- the warps that bring keys and values ---- */
@@ -190,14 +202,16 @@ template <int HEAD>
 static __device__ __forceinline__ void copy_values(const uint8_t *from, int page, int base, const query_tile &t, uint8_t *to)
 {
     int lane = threadIdx.x % 32, line = lane / 4, piece = lane % 4;
+    enum { FOURS = (HEAD + 31) / 32 }; /* pieces of a line, four lanes at a time */
     uint8_t *half[2]; /* of a line */
     to += HEAD * 128 + (page * RVI_CUDA_PAGE + line) * 128;
     half[0] = to + (piece ^ line) * 16, half[1] = to + (piece ^ line ^ 4) * 16;
     from += line * HEAD * 2 + piece * 16;
     bool all = base >= t.first_seen && base + RVI_CUDA_PAGE - 1 <= t.last_seen;
 #pragma unroll
-    for (int i = 0; i < HEAD / 8; i++) {
-        int j = i % (HEAD / 32), key = i / (HEAD / 32) * 8, at = base + key + line;
+    for (int i = 0; i < 4 * FOURS; i++) {
+        int j = i % FOURS, key = i / FOURS * 8, at = base + key + line;
+        if (HEAD % 32 && j == FOURS - 1 && piece >= HEAD % 32 / 8) continue;
         copy16_if(half[j % 2] + j / 2 * LINES + key * 128, from + key * HEAD * 2 + j * 64, all || (at >= t.first_seen && at <= t.last_seen));
     }
 }
@@ -223,7 +237,7 @@ template <int HEAD> static __device__ __forceinline__ void bring_chunks(const rv
         else
             copy_keys<HEAD>(from, page, to);
         tell_copied(w.copied + stage);
-        if (++stage == WIDE_STAGES) stage = 0, round++;
+        if (++stage == wide<HEAD>::STAGES) stage = 0, round++;
     }
     copy_commit();
     copy_wait<0>();
@@ -258,15 +272,16 @@ static __device__ __forceinline__ void query_piece(const rvi_cuda_attention_args
     }
 }
 
-/* Queries of the group, as load_query has them. */
+/* Queries of the group, or of those that share them, as load_query has them. */
 template <int HEAD>
 static __device__ __forceinline__ void stage_wide_queries(const rvi_cuda_attention_args &a, const query_tile &t, int group, uint8_t *to)
 {
-    float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
-    int share = a.n_heads / a.kv.n_kv_heads, piece = threadIdx.x % (HEAD / 8);
+    enum { PIECES = HEAD / 8, THREADS = wide<HEAD>::SHARE * 128 };
+    float scale = query_scale(a);
+    int share = a.n_heads / a.kv.n_kv_heads;
 #pragma unroll 4
-    for (int i = threadIdx.x % 128; i < 64 * HEAD / 8; i += 128) {
-        int line = i / (HEAD / 8), at = group * 64 + line;
+    for (int i = threadIdx.x % THREADS; i < 64 * PIECES; i += THREADS) {
+        int line = i / PIECES, piece = i % PIECES, at = group * 64 + line;
         uint4 v = {};
         if (at < t.n * share) {
             int row = t.row + at / share;
@@ -313,9 +328,9 @@ struct stage_turn {
     uint32_t turn;
 };
 
-static __device__ __forceinline__ stage_turn after(const stage_turn &at)
+template <int HEAD> static __device__ __forceinline__ stage_turn after(const stage_turn &at)
 {
-    return at.stage + 1 == WIDE_STAGES ? stage_turn{0, at.turn ^ 1} : stage_turn{at.stage + 1, at.turn};
+    return at.stage + 1 == wide<HEAD>::STAGES ? stage_turn{0, at.turn ^ 1} : stage_turn{at.stage + 1, at.turn};
 }
 
 /* None of the group's queries sees it. */
@@ -323,10 +338,10 @@ template <int HEAD> static __device__ __forceinline__ void pass_chunk(const wide
 {
     wait_copied(w.copied + at->stage, at->turn);
     if (threadIdx.x % 32 == 0) done_with(w.done + at->stage);
-    *at = after(*at);
+    *at = after<HEAD>(*at);
 }
 
-/* The queries of a group, and the lane's two of them: lines g and g + 8 of the warp's 16. */
+/* The queries that a group has, 64 from 64 `group` on, and the lane's two of them: lines g and g + 8 of the warp's 16. */
 struct wide_queries {
     int2 early, late; /* keys that the first and the last one of the group see */
     bool whole;       /* the group has 64 */
@@ -344,7 +359,7 @@ static __device__ __forceinline__ wide_queries queries_of(const rvi_cuda_attenti
     q.whole = (group + 1) * 64 <= t.n * share;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int at = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * h;
+        int at = group * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + 8 * h;
         q.is[h] = at < t.n * share;
         q.row[h] = t.row + min(at / share, t.n - 1), q.head[h] = blockIdx.x * share + at % share;
         q.see[h] = q.is[h] ? keys_of(a, q.row[h]) : int2{0, -1};
@@ -352,45 +367,51 @@ static __device__ __forceinline__ wide_queries queries_of(const rvi_cuda_attenti
     return q;
 }
 
-/* What the lane has of its queries in a run. */
+/* What the lane has of its queries in a run, and the maximum and the sum of the runs before. */
 template <int HEAD> struct wide_sums {
-    float m[2], l[2], all[HEAD / 64][8][4];
+    float m[2], l[2], all[wide<HEAD>::MINE][8][4], top[2], sum[2];
 };
 
-/* A run, whose first key is given, onto the total of the lane's queries, which lies in shared memory: no registers are
- * left for it. */
+template <int HEAD> static __device__ __forceinline__ void empty_run(wide_sums<HEAD> *x)
+{
+#pragma unroll
+    for (int i = 0; i < wide<HEAD>::MINE * 32; i++) x->all[i / 32][i / 4 % 8][i % 4] = 0;
+#pragma unroll
+    for (int h = 0; h < 2; h++) x->m[h] = -INFINITE, x->l[h] = 0;
+}
+
+/* A run, whose first key is given, onto the total of the lane's queries, whose elements lie in shared memory: no
+ * registers are left for them. */
 template <int HEAD>
 static __device__ __forceinline__ void add_wide_run(float4 *total, const wide_queries &q, int key, bool is_first, wide_sums<HEAD> *x)
 {
     enum { THREADS = WIDE_GROUPS * 128 };
-    float4 *last = total + HEAD / 8 * THREADS, sums = is_first ? float4{-INFINITE, -INFINITE, 0.0f, 0.0f} : *last;
     float c[2] = {1.0f, 1.0f}, d[2] = {};
     bool takes[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) takes[h] = key <= q.see[h].y && key + RUN * KEYS > q.see[h].x;
-    if (takes[0]) merge_factors(&sums.x, &sums.z, x->m[0], x->l[0], &c[0], &d[0]);
-    if (takes[1]) merge_factors(&sums.y, &sums.w, x->m[1], x->l[1], &c[1], &d[1]);
-    *last = sums;
+    for (int h = 0; h < 2; h++)
+        if (takes[h]) merge_factors(&x->top[h], &x->sum[h], x->m[h], x->l[h], &c[h], &d[h]);
 #pragma unroll
-    for (int i = 0; i < HEAD / 8; i++) {
+    for (int i = 0; i < wide<HEAD>::ELEMENTS / 8; i++) {
         float *v = x->all[i / 8][i % 8];
         float4 y = is_first ? float4{} : total[i * THREADS];
         if (takes[0]) y.x = y.x * c[0] + v[0] * d[0], y.y = y.y * c[0] + v[1] * d[0];
         if (takes[1]) y.z = y.z * c[1] + v[2] * d[1], y.w = y.w * c[1] + v[3] * d[1];
         total[i * THREADS] = y;
     }
-    *x = {{-INFINITE, -INFINITE}};
+    empty_run(x);
 }
 
-/* A chunk, whose scores are on their way to s; then those of the next one are. */
+/* A chunk, whose scores are on their way to s; then those of the next one are. strip: the group's first one. */
 template <int HEAD>
 static __device__ __forceinline__ stage_turn wide_chunk(const rvi_cuda_attention_args &a, const wide<HEAD> &w, const wide_queries &q,
-                                                        const uint8_t *queries, int chunk, int last, const stage_turn &at,
-                                                        float s[8][4], wide_sums<HEAD> *x)
+                                                        const uint8_t *queries, int strip, int chunk, int last,
+                                                        const stage_turn &at, float s[8][4], wide_sums<HEAD> *x)
 {
-    enum { HALVES = HEAD / 64 };
-    const uint8_t *values = w.chunks + at.stage * wide<HEAD>::STAGE + HEAD * 128;
-    float top[2], sum[2], c[2] = {}, d[2] = {}, acc[HALVES][8][4];
+    enum { MINE = wide<HEAD>::MINE };
+    const uint8_t *values = w.chunks + at.stage * wide<HEAD>::STAGE + HEAD * 128 + strip * LINES;
+    float top[2], sum[2], c[2] = {}, d[2] = {}, acc[MINE][8][4];
     bool takes[2], all_take = q.whole && chunk * KEYS + KEYS > q.late.x && chunk * KEYS <= q.early.y;
     uint32_t p[4][4];
     group_wait<0>();
@@ -400,8 +421,8 @@ static __device__ __forceinline__ stage_turn wide_chunk(const rvi_cuda_attention
     for (int j = 0; j < 4; j++) weights_at(s, j, p[j]);
     group_begin();
 #pragma unroll
-    for (int h = 0; h < HALVES; h++) begin_mix(p, values + h * LINES, acc[h]);
-    stage_turn next = chunk < last ? after(at) : at; /* behind the last chunk: once more, and nobody looks at it */
+    for (int h = 0; h < MINE; h++) begin_mix(p, values + h * LINES, acc[h]);
+    stage_turn next = chunk < last ? after<HEAD>(at) : at; /* behind the last chunk: once more, and nobody looks at it */
     if (chunk < last) wait_copied(w.copied + next.stage, next.turn);
     group_begin();
     begin_scores<HEAD>(queries, w.chunks + next.stage * wide<HEAD>::STAGE, s);
@@ -410,31 +431,32 @@ static __device__ __forceinline__ stage_turn wide_chunk(const rvi_cuda_attention
         takes[h] = q.is[h] && chunk * KEYS <= q.see[h].y && chunk * KEYS + KEYS > q.see[h].x;
         if (takes[h]) merge_factors(&x->m[h], &x->l[h], top[h], sum[h], &c[h], &d[h]);
     }
-    if constexpr (HALVES == 2) {
+    if constexpr (MINE == 2) {
         group_wait<2>();
         results(acc[0]);
         merge_wide(acc[0], c, d, takes, all_take, x->all[0]);
     }
     group_wait<1>();
-    results(acc[HALVES - 1]);
+    results(acc[MINE - 1]);
     if (threadIdx.x % 32 == 0 && chunk < last) done_with(w.done + at.stage);
-    merge_wide(acc[HALVES - 1], c, d, takes, all_take, x->all[HALVES - 1]);
+    merge_wide(acc[MINE - 1], c, d, takes, all_take, x->all[MINE - 1]);
     return next;
 }
 
+/* strip: the group's first one. */
 template <int HEAD>
-static __device__ __forceinline__ void put_wide(const rvi_cuda_attention_args &a, const wide<HEAD> &w, const wide_queries &q)
+static __device__ __forceinline__ void put_wide(const rvi_cuda_attention_args &a, const wide<HEAD> &w, const wide_queries &q, int strip,
+                                                const wide_sums<HEAD> &x)
 {
     const float4 *total = w.totals + threadIdx.x;
     float *out[2], over[2];
-    float4 sums = total[HEAD / 8 * WIDE_GROUPS * 128];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        out[h] = row_of(a.out, q.row[h]) + q.head[h] * HEAD + threadIdx.x % 4 * 2;
-        over[h] = 1.0f / (h ? sums.w : sums.z);
+        out[h] = row_of(a.out, q.row[h]) + q.head[h] * HEAD + strip * 64 + threadIdx.x % 4 * 2;
+        over[h] = 1.0f / x.sum[h];
     }
 #pragma unroll
-    for (int i = 0; i < HEAD / 8; i++) {
+    for (int i = 0; i < wide<HEAD>::ELEMENTS / 8; i++) {
         float4 y = total[i * WIDE_GROUPS * 128];
         if (q.is[0]) *(float2 *)(out[0] + i * 8) = {y.x * over[0], y.y * over[0]};
         if (q.is[1]) *(float2 *)(out[1] + i * 8) = {y.z * over[1], y.w * over[1]};
@@ -444,11 +466,15 @@ static __device__ __forceinline__ void put_wide(const rvi_cuda_attention_args &a
 template <int HEAD>
 static __device__ __forceinline__ void attend(const rvi_cuda_attention_args &a, const query_tile &t, const wide<HEAD> &w)
 {
-    int group = same_of_warp(threadIdx.x / 128), chunk = w.first;
-    uint8_t *queries = w.queries + group * wide<HEAD>::QUERIES;
+    typedef wide<HEAD> W;
+    int number = same_of_warp(threadIdx.x / 128), group = number / W::SHARE, strip = number % W::SHARE * W::MINE, chunk = w.first;
+    uint8_t *queries = w.queries + group * W::QUERIES;
     stage_wide_queries<HEAD>(a, t, group, queries);
     wide_queries q = queries_of(a, t, group);
-    wide_sums<HEAD> x = {{-INFINITE, -INFINITE}};
+    wide_sums<HEAD> x;
+    empty_run(&x);
+#pragma unroll
+    for (int h = 0; h < 2; h++) x.top[h] = -INFINITE, x.sum[h] = 0;
     int from = q.early.x / KEYS, last = q.late.y / KEYS; /* chunks of the group */
     stage_turn at = {};
     bool is_first = true; /* run */
@@ -457,26 +483,26 @@ static __device__ __forceinline__ void attend(const rvi_cuda_attention_args &a, 
     for (; chunk < from; chunk++) pass_chunk(w, &at);
     wait_copied(w.copied + at.stage, at.turn);
     group_begin();
-    begin_scores<HEAD>(queries, w.chunks + at.stage * wide<HEAD>::STAGE, s);
+    begin_scores<HEAD>(queries, w.chunks + at.stage * W::STAGE, s);
 #pragma unroll 1
     for (; chunk <= last; chunk++) {
-        at = wide_chunk<HEAD>(a, w, q, queries, chunk, last, at, s, &x);
+        at = wide_chunk<HEAD>(a, w, q, queries, strip, chunk, last, at, s, &x);
         if (chunk % RUN != RUN - 1 && chunk != last) continue;
         add_wide_run<HEAD>(w.totals + threadIdx.x, q, chunk / RUN * RUN * KEYS, is_first, &x);
         is_first = false;
     }
     group_wait<0>();
     if (threadIdx.x % 32 == 0) done_with(w.done + at.stage);
-    at = after(at);
+    at = after<HEAD>(at);
     for (; chunk <= w.end; chunk++) pass_chunk(w, &at);
-    put_wide<HEAD>(a, w, q);
+    put_wide<HEAD>(a, w, q, strip, x);
 }
 
-/* Like tile_at, with more queries. */
-static __device__ query_tile wide_tile_at(const rvi_cuda_attention_args &a, int i)
+/* Like tile_at, for blocks of so many queries. */
+template <int QUERIES> static __device__ query_tile wide_tile_at(const rvi_cuda_attention_args &a, int i)
 {
     int2 run = as<const int2>(a.runs)[i / a.n_splits];
-    int most = RVI_CUDA_WIDE_QUERIES / (a.n_heads / a.kv.n_kv_heads), from = i % a.n_splits * most;
+    int most = QUERIES / (a.n_heads / a.kv.n_kv_heads), from = i % a.n_splits * most;
     query_tile t = {run.x + from, min(run.y - from, most), 0, -1};
     if (t.n > 0) t.first_seen = keys_of(a, t.row).x, t.last_seen = keys_of(a, t.row + t.n - 1).y;
     return t;
@@ -484,16 +510,16 @@ static __device__ query_tile wide_tile_at(const rvi_cuda_attention_args &a, int 
 
 template <int HEAD> static __device__ __forceinline__ void wide_attention(const rvi_cuda_attention_args &a, uint8_t *shared)
 {
-    __shared__ uint64_t copied[WIDE_STAGES], done[WIDE_STAGES];
-    if (threadIdx.x < WIDE_STAGES) expect_warps(copied + threadIdx.x, 128), expect_warps(done + threadIdx.x, WIDE_GROUPS * 4);
+    typedef wide<HEAD> W;
+    __shared__ uint64_t copied[W::STAGES], done[W::STAGES];
+    if (threadIdx.x < W::STAGES) expect_warps(copied + threadIdx.x, 128), expect_warps(done + threadIdx.x, WIDE_GROUPS * 4);
     expecting();
     __syncthreads();
     begin();
-    query_tile t = wide_tile_at(a, gridDim.y - 1 - blockIdx.y); /* those with most keys first */
+    query_tile t = wide_tile_at<RVI_CUDA_WIDE_QUERIES(HEAD)>(a, gridDim.y - 1 - blockIdx.y); /* those with most keys first */
     if (t.n < 1) return;
-    wide<HEAD> w = {shared,        shared + WIDE_GROUPS * wide<HEAD>::QUERIES, copied, done, t.first_seen / KEYS,
-                    t.last_seen / KEYS,
-                    (float4 *)(shared + WIDE_GROUPS * wide<HEAD>::QUERIES + WIDE_STAGES * wide<HEAD>::STAGE)};
+    uint8_t *chunks = shared + W::ALL_QUERIES;
+    W w = {shared, chunks, copied, done, t.first_seen / KEYS, t.last_seen / KEYS, (float4 *)(chunks + W::STAGES * W::STAGE)};
     if (threadIdx.x / 128 == WIDE_GROUPS) {
         leave_registers<40>();
         bring_chunks<HEAD>(a, t, w);
@@ -504,17 +530,14 @@ template <int HEAD> static __device__ __forceinline__ void wide_attention(const 
 }
 
 /* Grid: heads of keys, tiles. */
-KERNEL __launch_bounds__(RVI_CUDA_WIDE_THREADS, 1) attention_wide_64(rvi_cuda_attention_args a)
-{
-    DYNAMIC_SHARED(shared_wide);
-    wide_attention<64>(a, shared_wide);
-}
-
-KERNEL __launch_bounds__(RVI_CUDA_WIDE_THREADS, 1) attention_wide_128(rvi_cuda_attention_args a)
-{
-    DYNAMIC_SHARED(shared_wide);
-    wide_attention<128>(a, shared_wide);
-}
+#define X(size)                                                                                                        \
+    KERNEL __launch_bounds__(RVI_CUDA_WIDE_THREADS, 1) attention_wide_##size(rvi_cuda_attention_args a)                \
+    {                                                                                                                  \
+        DYNAMIC_SHARED(shared_wide);                                                                                   \
+        wide_attention<size>(a, shared_wide);                                                                          \
+    }
+RVI_CUDA_WIDE_HEADS(X)
+#undef X
 
 enum { NAN_HALF = 0x7fff }; /* to_half of one */
 

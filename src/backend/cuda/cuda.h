@@ -66,7 +66,11 @@
     X(attention_tiles_large)                                                                       \
     X(rope_keys)                                                                                   \
     X(attention_wide_64)                                                                           \
+    X(attention_wide_80)                                                                           \
+    X(attention_wide_96)                                                                           \
+    X(attention_wide_112)                                                                          \
     X(attention_wide_128)                                                                          \
+    X(attention_wide_256)                                                                          \
     X(attention_row)                                                                               \
     X(attention_row_large)                                                                         \
     X(attention_row_q8)                                                                            \
@@ -152,6 +156,7 @@ typedef struct rvi_cuda_graph {
 typedef struct rvi_cuda_placed {
     const rvi_kv_row *rows;
     int n_rows, n_runs, longest; /* rows of the longest run */
+    const int32_t *run;          /* in the staging area: first row, rows */
     rvi_cuda_at at, tables, runs;
 } rvi_cuda_placed;
 

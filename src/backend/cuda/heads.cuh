@@ -223,7 +223,7 @@ static __device__ __forceinline__ void head_queries(const rvi_cuda_attention_arg
                                                     query_line<128> *to)
 {
     uint32_t half = a.kv.head_size / 2, total = group * half;
-    float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
+    float scale = query_scale(a);
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < total; i += RVI_CUDA_THREADS) {
         element_pair x = pair_of(a, raw.angles, raw.x + i / half * a.kv.head_size, i % half);

@@ -445,11 +445,12 @@ static bool has_clusters(rvi_cuda *c, rvi_cu_function *f)
 }
 
 /* Of the dynamic shared memory that a kernel asks for at most, what this device has: kernels that
- * take what there is ask for no more; heads_row and product_wide are not for all. */
+ * take what there is ask for no more; heads_row and those named wide are not for all. */
 static int shared_for(const rvi_cuda *c, rvi_cuda_kernel k, int most)
 {
     if (k == RVI_CUDA_attention_tiles || k == RVI_CUDA_product_few) return most;
-    bool wide = k >= RVI_CUDA_product_wide_Q4_0 && k <= RVI_CUDA_product_wide_F16_128;
+    bool wide = (k >= RVI_CUDA_product_wide_Q4_0 && k <= RVI_CUDA_product_wide_F16_128) ||
+                (k >= RVI_CUDA_attention_wide_64 && k <= RVI_CUDA_attention_wide_256);
     if ((k == RVI_CUDA_heads_row || wide) && !c->has_groups) return 0;
     if (wide) return most;
     return RVI_MIN(most, (int)c->shared);
@@ -520,7 +521,7 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
         {RVI_CUDA_attention_tiles, RVI_CUDA_attention_tiles, RVI_CUDA_KEY_SHARED},
         {RVI_CUDA_attention_tiles_q8, RVI_CUDA_attention_tiles_q8, RVI_CUDA_KEY_SHARED_Q8},
         {RVI_CUDA_attention_tiles_large, RVI_CUDA_attention_tiles_large, RVI_CUDA_KEY_SHARED_LARGE},
-        {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_128, RVI_CUDA_SHARED},
+        {RVI_CUDA_attention_wide_64, RVI_CUDA_attention_wide_256, RVI_CUDA_TILE_SHARED},
         {RVI_CUDA_attention_row, RVI_CUDA_attention_row, RVI_CUDA_ROW_SHARED},
         {RVI_CUDA_attention_row_large, RVI_CUDA_attention_row_large, RVI_CUDA_ROW_SHARED_LARGE},
         {RVI_CUDA_attention_row_q8, RVI_CUDA_attention_row_q8, RVI_CUDA_ROW_SHARED_Q8},
