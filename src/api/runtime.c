@@ -233,6 +233,12 @@ const char *rv_runtime_isa(const rv_runtime *rt)
     return rvi_backend_is_cpu(rt->be) ? rvi_backend_cpu_isa(rt->be) : rt->be->ops->name;
 }
 
+rv_status rv_runtime_check(const rv_runtime *rt, rv_error *err)
+{
+    if (!rt) return rvi_error(err, RV_E_INVALID, "rv_runtime_check: NULL argument");
+    return rt->be->ops->check(rt->be, err);
+}
+
 const char *const *rv_isa_list(void)
 {
     return rvi_kernels_available();

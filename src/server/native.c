@@ -10,11 +10,15 @@ void rvi_native_health(rvi_serving *s, rvi_conn *c)
 {
     static const char ok[] = "{\"status\":\"ok\"}";
     rvi_problem p;
-    if (s->server->ready) {
+    rv_error err;
+    if (!s->server->ready)
+        (void)rvi_problem_set(&p, 503, "model_loading", NULL, "the model is being opened");
+    else if (rv_runtime_check(s->server->rt, &err))
+        (void)rvi_problem_set(&p, 503, "device_failed", NULL, "%s", err.text);
+    else {
         rvi_conn_reply(c, 200, "application/json", ok, sizeof ok - 1);
         return;
     }
-    (void)rvi_problem_set(&p, 503, "model_loading", NULL, "the model is being opened");
     rvi_dialect_refuse(&rvi_openai, c, &p);
 }
 

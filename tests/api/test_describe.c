@@ -36,6 +36,8 @@ static void test_members(void **state)
     assert_true(rvi_json_is(rvi_json_get(d, "caches"), RVI_JSON_ARRAY));
     const rvi_json *isa = rvi_json_get(d, "isa");
     assert_string_equal(rvi_json_string(rvi_json_get(isa, "in_use"), ""), rv_runtime_isa(rt));
+    assert_int_equal(rv_runtime_check(rt, NULL), RV_OK);
+    assert_int_equal(rv_runtime_check(NULL, NULL), RV_E_INVALID);
     size_t n = 0;
     while (rv_isa_list()[n]) n++;
     assert_int_equal(rvi_json_count(rvi_json_get(isa, "available")), n);

@@ -182,10 +182,10 @@ typedef struct rvi_cuda {
     bool exact;
     int n_blocks;    /* four for each processor */
     uint32_t shared; /* dynamic shared memory of a block at most, RVI_CUDA_SHARED or less */
-    bool early, has_clusters; /* launches may overlap, see `begin` of kernels.cu */
-    bool has_groups;          /* 4 warps multiply together, see group_step there */
-    atomic_int failed;        /* the first rvi_cu_result that was not 0 */
-    const char *failed_in;    /* what was being done then */
+    bool early, has_clusters;        /* launches may overlap, see `begin` of kernels.cu */
+    bool has_groups;                 /* 4 warps multiply together, see group_step there */
+    atomic_int failed;               /* the first rvi_cu_result that was not 0 */
+    _Atomic(const char *) failed_in; /* what was being done then */
 
     rvi_cuda_command *commands; /* the list */
     int n_commands, first;      /* first: what is started begins there */

@@ -12,7 +12,7 @@ bool rvi_cuda_fails(rvi_cuda *c, rvi_cu_result r, const char *doing)
     int none = 0;
     if (!r) return false;
     if (atomic_compare_exchange_strong(&c->failed, &none, r)) {
-        c->failed_in = doing;
+        atomic_store(&c->failed_in, doing);
         rv_error err;
         (void)rvi_cu_error(&c->cu, r, doing, &err);
         rvi_log_write(c->be.log, RVI_LOG_ERROR, "%s", err.text);
@@ -30,8 +30,9 @@ rv_status rvi_cuda_check(rvi_backend *be, rv_error *err)
     rvi_cuda *c = rvi_cuda_of(be);
     rvi_cu_result r = atomic_load(&c->failed);
     if (!r) return RV_OK;
+    const char *doing = atomic_load(&c->failed_in); /* NULL: not written yet */
     rv_error why;
-    (void)rvi_cu_error(&c->cu, r, c->failed_in ? c->failed_in : "computing", &why);
+    (void)rvi_cu_error(&c->cu, r, doing ? doing : "computing", &why);
     return rvi_error(err, RV_E_STATE,
                      "the CUDA device failed and is not used any more: %s; start the program again",
                      why.text);
