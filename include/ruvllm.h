@@ -156,7 +156,7 @@ typedef struct rv_runtime_options {
 RV_API rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *o, rv_error *err);
 RV_API void rv_runtime_free(rv_runtime **rt);
 RV_API const char *rv_runtime_isa(const rv_runtime *rt); /* "avx512"; "" for NULL */
-/* RV_E_STATE: what the runtime computes with has failed for good (a GPU was lost, and err says how);
+/* RV_E_STATE: what the runtime computes with has failed for good (a GPU was lost; err says how) and
  * nothing that was made from it computes any more. From any thread, beside a step too. */
 RV_API rv_status rv_runtime_check(const rv_runtime *rt, rv_error *err);
 /* The instruction sets this machine can use, slowest first, NULL-terminated. */

@@ -38,7 +38,7 @@ with Server(*OPTIONS, cache={"FAKE_FAIL_AFTER": str(LAUNCHES)}) as s:
     events, done = s.stream("/v1/chat/completions", BODY)
     verdict("a stream says it too", any(SAYS in message(e) for e in events), events)
     status, _, body = s.ask("GET", "/health")
-    verdict("its health is that of the device", status == 503 and SAYS in message(body), (status, body))
+    verdict("its health says so", status == 503 and SAYS in message(body), (status, body))
     verdict("the server lives", s.process.poll() is None and s.ask("GET", "/v1/models")[0] == 200)
 verdict("and ends when it is told to", s.status == 0, (s.status, s.rest))
 verdict("having said why once", s.rest.count("ruvllm: error: ") == 1, s.rest)
