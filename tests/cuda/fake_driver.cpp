@@ -45,7 +45,7 @@ static const function functions[] = {
                      sizeof(rvi_cuda_product_args), sizeof(rvi_cuda_attention_args)},
                     ROW(prepare, product) ROW(product_row, product) ROW(product_ring, product) ROW(product_few, product) ROW(add_segments, product)
                         ROW(product_tiles_32, product) ROW(product_tiles_128, product)
-                            ROW(product_tiles_64, product) ROW(prepare_tiles, product)
+                            ROW(product_tiles_64, product) ROW(prepare_tiles, product) ROW(prepare_parts, product) ROW(prepare_parts_tiles, product)
 #define X(name, bits, offset, scales, d_units, has_m) ROW(product_row_##name, product) ROW(product_ring_##name, product) ROW(product_wide_##name, product)
                     RVI_CUDA_QUANTS(X) ROW(product_row_F16, product) ROW(product_wide_F16, product) ROW(product_wide_F16_64, product) ROW(product_wide_F16_32, product) ROW(product_wide_F16_128, product)
 #undef X

@@ -331,7 +331,7 @@ static void no_more_room(void **state)
     rv_error why = {0};
     assert_ok(open_fake(&be, false, NULL, err));
     assert_ok(be->ops->rows_new(be, &t, 2, N, err));
-    assert_ok(be->ops->reserve(be, 4, N, 0, err));
+    assert_ok(be->ops->reserve(be, 4, N, ~0u, err));
     for (int i = 0; i < N; i++) x[i] = (float)i;
     for (int turn = 0; turn < 2; turn++) {
         size_t used = fake()->used, counted = be->memory->scratch;
@@ -347,7 +347,7 @@ static void no_more_room(void **state)
     }
     assert_ok(be->ops->check(be, err));
     fake()->memory = (size_t)1 << 40;
-    assert_ok(be->ops->reserve(be, 1 << 10, 1 << 14, 0, err));
+    assert_ok(be->ops->reserve(be, 1 << 10, 1 << 14, ~0u, err));
     be->ops->tensor_free(be, t);
     be->ops->free(be);
 }
@@ -462,7 +462,7 @@ static void check_panels(rvi_backend *be, int type)
     be->ops->pack(be, pack, w);
     assert_ok(be->ops->rows_new(be, &in, ROWS, IN, err));
     assert_ok(be->ops->rows_new(be, &out, ROWS, OUT, err));
-    assert_ok(be->ops->reserve(be, ROWS, IN, 0, err));
+    assert_ok(be->ops->reserve(be, ROWS, IN, ~0u, err));
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < IN; i++)
             x[r][i] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
@@ -480,7 +480,9 @@ static void check_panels(rvi_backend *be, int type)
         be->ops->rows_read(be, m.part[0].out, n - 1, one);
         assert_memory_equal(one, y[n - 1], sizeof one);
     }
-    /* activations and weights are rounded to f16 */
+    /* Activations and weights are rounded to f16; of F32 what that leaves is too (1.4e-7 at most on
+     * the host). */
+    const double near = type == RVI_F32 ? 1e-6 : 1e-3;
     for (int r = 0; r < ROWS; r += 23) {
         for (int j = 0; j < OUT; j++) {
             double want = 0, size = 0;
@@ -488,7 +490,7 @@ static void check_panels(rvi_backend *be, int type)
                 want += (double)weights[j * IN + k] * (double)x[r][k];
                 size += fabs((double)weights[j * IN + k] * (double)x[r][k]);
             }
-            if (!(fabs(want - (double)y[r][j]) <= 1e-3 * size))
+            if (!(fabs(want - (double)y[r][j]) <= near * size))
                 fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, j,
                          (double)y[r][j], want);
         }
@@ -508,8 +510,7 @@ static void panels(void **state)
     rvi_cuda_options o = {
         .n_threads = 1, .driver = driver(), .image = driver() ? "in the library" : NULL};
     assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
-    for (int type = 0; type < RVI_QTYPE_COUNT; type++)
-        if (type != RVI_F32) check_panels(be, type);
+    for (int type = 0; type < RVI_QTYPE_COUNT; type++) check_panels(be, type);
     be->ops->free(be);
 }
 
@@ -758,7 +759,7 @@ static void best_of_rows(void **state)
     rvi_tensor *t;
     assert_ok(open_fake(&be, true, NULL, err));
     assert_ok(be->ops->rows_new(be, &t, ROWS, WIDEST, err));
-    assert_ok(be->ops->reserve(be, ROWS, WIDEST, 0, err));
+    assert_ok(be->ops->reserve(be, ROWS, WIDEST, ~0u, err));
     for (size_t w = 0; w < RVI_COUNT(widths); w++) {
         int n = widths[w], got[ROWS];
         unsigned seed = (unsigned)n;

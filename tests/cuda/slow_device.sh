@@ -77,7 +77,8 @@ explain "a card" "^device        cuda, $card, compute .* GiB free: asked for$" "
 explain "all layers fit" "^layers        all 2 on the GPU: they fit; with 64 tokens they take " \
     "$rv" run $spm --device cuda
 ! matches "^instructions" "$tmp/out"
-verdict "explain: the CPU has no products" 0 $? "^weights       f32, rows of .* planes: " ""
+verdict "explain: the CPU has no products" 0 $? \
+    "^weights       f32, packed: in panels of 8 outputs, two parts of 16 bits a weight$" ""
 explain "exact" "^activations   f32: exact$" "$rv" run $spm --device cuda --exact
 explain "tensor cores" "^weights       q4_k, packed: .* tensor cores" "$rv" run \
     tests/gguf/q-q4_k.gguf --device cuda
@@ -86,7 +87,7 @@ explain "layers on both sides" \
     "$rv" run $spm --device cuda --gpu-layers 1
 matches "^instructions" "$tmp/out"
 verdict "explain: products on both sides" 0 $? \
-    "^weights       f32, on the GPU rows of .*, on the CPU packed: on the GPU " ""
+    "^weights       f32, on the GPU packed, on the CPU packed: on the GPU in panels of 8 outputs" ""
 explain "a card that was found" "^device        cuda, .*: device auto found a GPU" "$rv" run $spm \
     --device auto
 if [ "$card" = "fake device" ]; then

@@ -77,8 +77,10 @@ typedef struct rvi_cuda_product_args {
     int32_t aside;                     /* gated: the two parts of a tile by warps of their own */
     float over;                        /* 1 / x.n */
     int32_t first_blocks, first_tiles; /* of the first of two types; heads_row: keys and values */
-    int32_t paired;          /* product_row, gated: tiles of 8 outputs, of both parts together */
-    int32_t stages, slots;   /* product_tiles: of activations, of weights on their way */
+    int32_t paired;        /* product_row, gated: tiles of 8 outputs, of both parts together */
+    int32_t stages, slots; /* product_tiles: of activations, of weights on their way */
+    int32_t columns;       /* prepare_parts: of a row; x.n: of its parts together */
+    int32_t zero;
     rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
 } rvi_cuda_product_args;
 

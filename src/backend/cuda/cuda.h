@@ -50,6 +50,8 @@
     X(attention_merge)                                                                             \
     X(prepare)                                                                                     \
     X(prepare_tiles)                                                                               \
+    X(prepare_parts)                                                                               \
+    X(prepare_parts_tiles)                                                                         \
     X(product_row)                                                                                 \
     X(product_short)                                                                               \
     X(product_twice)                                                                               \
@@ -211,6 +213,7 @@ typedef struct rvi_cuda {
 
     rvi_cuda_at low;    /* of adapters, see rvi_cuda_lora_args */
     rvi_cuda_at acts;   /* prepared rows, see rvi_cuda_product_args */
+    bool has_parts;     /* `acts` has room for rows that meet weights of F32 */
     rvi_cuda_at sums;   /* of segments, RVI_CUDA_SUMS floats */
     int32_t *bests;     /* pinned, one a row, see rvi_cuda_best_args */
     rvi_cuda_at pieces; /* likewise; behind them its arrivals, then `signal` on the device */
@@ -296,6 +299,8 @@ void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, cons
 bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t);
 size_t rvi_cuda_block_bytes(rvi_qtype type, int *units); /* of a block of a panel */
 size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
+/* Of a product with it: of weights of F32 three times as many as they have (products.cuh). */
+int rvi_cuda_columns(const rvi_tensor *t);
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
 
 /* products.c: parts in panels. */

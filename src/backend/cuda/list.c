@@ -140,10 +140,17 @@ static size_t sums_bytes(const rvi_cuda *c)
     return c->exact ? 0 : RVI_CUDA_SUMS * sizeof(float);
 }
 
+/* Of prepared rows: an f16 a column, or three (see rvi_cuda_columns). */
+static size_t acts_bytes(size_t staged, bool parts)
+{
+    return parts ? staged / 2 * 3 : staged / 2;
+}
+
 size_t rvi_backend_cuda_scratch(const rvi_backend *be, int n_rows, int n_cols, int head_size)
 {
-    return 2 * staged_bytes(n_rows, n_cols) + low_bytes(n_rows) + sums_bytes((const rvi_cuda *)be) +
-           rvi_cuda_parts_bytes(head_size);
+    size_t staged = staged_bytes(n_rows, n_cols);
+    return staged + acts_bytes(staged, true) + low_bytes(n_rows) +
+           sums_bytes((const rvi_cuda *)be) + rvi_cuda_parts_bytes(head_size);
 }
 
 void rvi_backend_cuda_memory(rvi_backend *be, size_t *left, size_t *total)
@@ -155,7 +162,7 @@ void rvi_backend_cuda_memory(rvi_backend *be, size_t *left, size_t *total)
 /* There is none. */
 static rv_status new_staging(rvi_cuda *c, size_t staged, int n_rows, rv_error *err)
 {
-    size_t low = low_bytes(n_rows), acts = staged; /* 4 bytes a column at most */
+    size_t low = low_bytes(n_rows), acts = acts_bytes(staged, c->has_parts);
     rvi_cu_result r = 0;
     for (int i = 0; !r && i < 2; i++) r = c->cu.host_alloc((void **)&c->staged[i], staged);
     rv_status st = r ? rvi_cu_error(&c->cu, r, "pinned memory for staging", err) : RV_OK;
@@ -194,16 +201,19 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
     rvi_cuda *c = rvi_cuda_of(be);
     size_t staged = staged_bytes(n_rows, n_cols), before = c->max_staged;
     int rows_before = c->max_rows;
-    (void)types;
-    if (staged <= before && n_rows <= rows_before) return RV_OK;
+    bool parts = c->has_parts || (!c->exact && types >> RVI_F32 & 1);
+    if (staged <= before && n_rows <= rows_before && parts == c->has_parts) return RV_OK;
     rvi_cuda_submit(be);
     rvi_cu_result r = c->cu.context_use(c->context);
     if (!r) r = c->cu.stream_wait(c->stream);
     if (r) return rvi_cu_error(&c->cu, r, "waiting for the device", err);
     forget_graphs(c); /* they have the addresses */
     free_staging(c);
+    bool parts_before = c->has_parts;
+    c->has_parts = parts;
     rv_status st = new_staging(c, RVI_MAX(staged, before), RVI_MAX(n_rows, rows_before), err);
     rv_error again;
+    if (st) c->has_parts = parts_before;
     if (st && before && new_staging(c, before, rows_before, &again)) /* others go on with it */
         rvi_log_write(be->log, RVI_LOG_ERROR, "%s", again.text);
     return st;

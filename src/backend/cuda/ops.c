@@ -186,13 +186,14 @@ static rvi_cuda_panels panels_of(const rvi_product_part *p, rvi_cols out)
                          .panel_bytes = p->w->row_bytes,
                          .stride = to.stride,
                          .n_out = p->w->n_rows,
-                         .type = (int32_t)p->w->type};
+                         .type = p->w->type == RVI_F32 ? RVI_F16 : (int32_t)p->w->type};
     if (p->w->panels) a.block_bytes = (int32_t)rvi_cuda_block_bytes(p->w->type, &a.block_units);
     return a;
 }
 
 static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
 {
+    int columns = rvi_cuda_columns(m->part[0].w);
     rvi_cuda_product_args a = {.x = rvi_cuda_cols_of(m->x),
                                .normed = m->norm && !m->normed_unread ? rvi_cuda_cols_of(m->normed)
                                                                       : (rvi_cuda_cols){0},
@@ -203,11 +204,13 @@ static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
                                .over = 1.0f / (float)m->x.n,
                                .n_rows = m->n_rows,
                                .n_parts = m->n_parts,
-                               .segments = rvi_cuda_segments(m->x.n),
+                               .segments = rvi_cuda_segments(columns),
+                               .columns = m->x.n,
                                .finish = m->add_to.t              ? RVI_CUDA_ADD
                                          : !m->gated.t            ? RVI_CUDA_STORE
                                          : m->glu == RVI_GLU_SILU ? RVI_CUDA_SILU
                                                                   : RVI_CUDA_GELU};
+    a.x.n = columns;
     for (int i = 0; i < m->n_parts; i++)
         a.part[i] = panels_of(&m->part[i], m->add_to.t  ? m->add_to
                                            : m->gated.t ? m->gated

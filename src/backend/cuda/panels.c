@@ -22,7 +22,14 @@ typedef struct layout {
 
 static bool has_floats(rvi_qtype type)
 {
-    return type == RVI_BF16 || type == RVI_F16;
+    return type == RVI_BF16 || type == RVI_F16 || type == RVI_F32;
+}
+
+int rvi_cuda_columns(const rvi_tensor *t)
+{
+    enum { BLOCK = 4 * RVI_CUDA_UNIT };
+    bool parts = t->panels && t->type == RVI_F32;
+    return parts ? 3 * ((t->n_cols + BLOCK - 1) / BLOCK * BLOCK) : t->n_cols;
 }
 
 static layout layout_of(rvi_qtype type)
@@ -41,7 +48,8 @@ size_t rvi_cuda_panel_bytes(const rvi_tensor *t)
 {
     layout l = layout_of(t->type);
     size_t block = l.units * RVI_CUDA_UNIT;
-    return ((size_t)t->n_cols + block - 1) / block * l.bytes + (has_floats(t->type) ? 16 : 0);
+    size_t columns = (size_t)rvi_cuda_columns(t);
+    return (columns + block - 1) / block * l.bytes + (has_floats(t->type) ? 16 : 0);
 }
 
 size_t rvi_cuda_block_bytes(rvi_qtype type, int *units)
@@ -64,6 +72,11 @@ bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t)
 rvi_products_form rvi_backend_cuda_products(const rvi_backend *be, rvi_qtype type)
 {
     const rvi_cuda *c = (const rvi_cuda *)be;
+    if (has_panels(c, type) && type == RVI_F32)
+        return (rvi_products_form){
+            "packed", "in panels of 8 outputs, two parts of 16 bits a weight",
+            "two parts of f16 with a scale a row",
+            "three products on tensor cores are nearly as exact as one of f32"};
     if (has_panels(c, type))
         return (rvi_products_form){"packed", "in panels of 8 outputs, as tensor cores take them",
                                    "f16 with a scale a row", "what tensor cores multiply"};
@@ -261,20 +274,41 @@ static void put_scales(uint8_t *block, const layout *l, const struct quants *q, 
     if (q->scales) to[3] ^= 128; /* minima are taken off */
 }
 
-/* n weights from i on, times a power of two. */
+/* Weights i .. i + n - 1 of a row, times a power of two, to unit u of a block; second: what
+ * rounding them left. */
 static void put_floats(const rvi_tensor *t, const uint8_t *row, size_t i, size_t n, float scale,
-                       uint8_t *block, size_t o, size_t u)
+                       bool second, uint8_t *block, size_t o, size_t u)
 {
     float x[RVI_CUDA_UNIT] = {0};
-    rvi_dequantize(t->type, row + 2 * i, x, n);
+    rvi_dequantize(t->type, row + rvi_qtype_row_bytes(t->type, i), x, n);
     for (size_t k = 0; k < RVI_CUDA_UNIT; k += 2) {
-        uint32_t w = rvi_f32_to_f16(x[k] * scale) | (uint32_t)rvi_f32_to_f16(x[k + 1] * scale)
-                                                        << 16;
-        put_word(low_at(block, o * 4 + k / 8, u * 4 + k % 8 / 2), w);
+        uint32_t word = 0;
+        for (size_t j = 0; j < 2; j++) {
+            float v = x[k + j] * scale;
+            rvi_f16 h = rvi_f32_to_f16(v);
+            if (second) h = rvi_f32_to_f16(v - rvi_f16_to_f32(h));
+            word |= (uint32_t)h << (16 * j);
+        }
+        put_word(low_at(block, o * 4 + k / 8, u * 4 + k % 8 / 2), word);
     }
 }
 
-static void put_row(const rvi_tensor *t, const uint8_t *row, size_t o, float scale, uint8_t *panel)
+/* All weights of a row; F32: its parts, one after the other. */
+static void put_float_row(const rvi_tensor *t, const uint8_t *row, size_t o, float scale,
+                          uint8_t *panel)
+{
+    layout l = layout_of(t->type);
+    size_t n = (size_t)t->n_cols, units = (n + RVI_CUDA_UNIT - 1) / RVI_CUDA_UNIT,
+           all = (size_t)rvi_cuda_columns(t) / 3 / RVI_CUDA_UNIT; /* of a part */
+    for (size_t part = 0; part < (t->type == RVI_F32 ? 3 : 1); part++)
+        for (size_t i = 0; i < units; i++) {
+            size_t first = i * RVI_CUDA_UNIT, to = part * all + i;
+            put_floats(t, row, first, RVI_MIN(n - first, RVI_CUDA_UNIT), scale, part == 2,
+                       panel + to / l.units * l.bytes, o, to % l.units);
+        }
+}
+
+static void put_row(const rvi_tensor *t, const uint8_t *row, size_t o, uint8_t *panel)
 {
     const struct quants *q = &quants[t->type];
     layout l = layout_of(t->type);
@@ -282,11 +316,6 @@ static void put_row(const rvi_tensor *t, const uint8_t *row, size_t o, float sca
     for (size_t i = 0; i < units; i++) {
         uint8_t *block = panel + i / l.units * l.bytes;
         size_t u = i % l.units;
-        if (has_floats(t->type)) {
-            put_floats(t, row, i * RVI_CUDA_UNIT, RVI_MIN(n - i * RVI_CUDA_UNIT, RVI_CUDA_UNIT),
-                       scale, block, o, u);
-            continue;
-        }
         unit x = {0};
         unit_of(&x, t->type, row, i);
         for (size_t lane = 0; lane < 4; lane++)
@@ -301,7 +330,7 @@ static float scale_of(rvi_qtype type, const uint8_t *from, size_t n)
     float top = 0, x[256];
     for (size_t i = 0; i < n; i += RVI_COUNT(x)) {
         size_t count = RVI_MIN(n - i, RVI_COUNT(x));
-        rvi_dequantize(type, from + 2 * i, x, count);
+        rvi_dequantize(type, from + rvi_qtype_row_bytes(type, i), x, count);
         for (size_t k = 0; k < count; k++) top = fmaxf(top, fabsf(x[k]));
     }
     int e;
@@ -322,5 +351,11 @@ void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to)
         float inverse = 1 / scale;
         memcpy(to + t->row_bytes - 16, &inverse, sizeof inverse);
     }
-    for (int o = 0; o < n; o++) put_row(t, from + (size_t)o * bytes, (size_t)o, scale, to);
+    for (int o = 0; o < n; o++) {
+        const uint8_t *row = from + (size_t)o * bytes;
+        if (has_floats(t->type))
+            put_float_row(t, row, (size_t)o, scale, to);
+        else
+            put_row(t, row, (size_t)o, to);
+    }
 }

@@ -56,9 +56,15 @@ static rvi_cuda_kernel kernel_of(rvi_cuda_kernel first, rvi_qtype type)
     return (rvi_cuda_kernel)((int)first + i);
 }
 
-static bool has_16_bits(rvi_qtype type)
+static bool has_floats(rvi_qtype type)
 {
-    return type == RVI_F16 || type == RVI_BF16;
+    return type == RVI_F16 || type == RVI_BF16 || type == RVI_F32;
+}
+
+static rvi_cuda_kernel prepare_for(const rvi_cuda_product_args *a, bool tiles)
+{
+    if (a->columns == a->x.n) return tiles ? RVI_CUDA_prepare_tiles : RVI_CUDA_prepare;
+    return tiles ? RVI_CUDA_prepare_parts_tiles : RVI_CUDA_prepare_parts;
 }
 
 bool rvi_cuda_is_ring(rvi_cuda_kernel k)
@@ -111,7 +117,7 @@ static rvi_cuda_kernel one_type(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda
     int at_once = (int)*blocks * a->together, processors = c->n_blocks / 4;
     uint32_t panels = tiles_of(m, RVI_CUDA_PANEL);
     if (is_short && a->tiles <= at_once) return kernel_of(RVI_CUDA_product_short_Q4_0, type);
-    if (!has_16_bits(type)) return kernel_of(RVI_CUDA_product_row_Q4_0, type);
+    if (!has_floats(type)) return kernel_of(RVI_CUDA_product_row_Q4_0, type);
     if (is_short && a->tiles <= 2 * at_once) return RVI_CUDA_product_twice;
     if (is_long && panels <= (uint32_t)processors && m->x.n <= RVI_CUDA_PANEL_LONG) {
         *blocks = panels;
@@ -154,7 +160,7 @@ static bool ring(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
     if (!c->has_groups || a.together > 1 || m->x.n < least || a.tiles * OUTPUTS < least)
         return false;
     for (int i = 0; i < m->n_parts; i++)
-        if (has_16_bits(m->part[i].w->type)) return false;
+        if (has_floats(m->part[i].w->type)) return false;
     assert(a.segments >= LEAST_SEGMENTS);
     a.slot_bytes = 2 * bytes * RVI_MAX(SLOT / (2 * bytes), 1);
     a.ring = RVI_MIN((SHARED - (int)row) / (a.slot_bytes * WARPS), RVI_CUDA_RING);
@@ -220,8 +226,8 @@ static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a
     a.aside = m->gated.t && a.together > 1;
     if (a.aside) a.together /= 2;
     uint32_t blocks = RVI_MIN(ceil_div(a.tiles, a.together), (uint32_t)c->n_blocks / 2);
-    if (m->n_rows == 1 && one(c, m, &a, blocks)) return;
-    add(c, RVI_CUDA_prepare, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
+    if (m->n_rows == 1 && a.columns == a.x.n && one(c, m, &a, blocks)) return;
+    add(c, prepare_for(&a, false), (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
     add(c, RVI_CUDA_product_few, (uint32_t[]){ceil_div(m->n_rows, ROWS), blocks, 1}, depth * slots,
         &a);
 }
@@ -267,7 +273,7 @@ static uint32_t across(const rvi_matmul *m)
 /* Segments that have blocks of their own, where there are too few tiles of so many rows. */
 static uint32_t segments_apart(const rvi_cuda *c, const rvi_matmul *m, int rows)
 {
-    uint32_t segments = (uint32_t)rvi_cuda_segments(m->x.n), outs = 0;
+    uint32_t segments = (uint32_t)rvi_cuda_segments(rvi_cuda_columns(m->part[0].w)), outs = 0;
     for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
     return down(m, rows) * across(m) < (uint32_t)c->n_blocks / 4 &&
                    (uint64_t)segments * (uint32_t)m->n_rows * outs <= RVI_CUDA_SUMS
@@ -316,7 +322,7 @@ static rvi_cuda_kernel wide_kernel(rvi_qtype type, int rows)
 
 static uint32_t wide_shared(rvi_qtype type, int rows)
 {
-    int all, bits = has_16_bits(type) ? 16 : 0;
+    int all, bits = has_floats(type) ? 16 : 0;
     uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &all),
              units = (uint32_t)RVI_CUDA_TILE_UNITS(all, bits, rows),
              ahead = (uint32_t)RVI_CUDA_TILE_AHEAD(rows),
@@ -374,7 +380,7 @@ static bool wide(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
     for (int i = 0; i < m->n_parts; i = end_of_type(m, i))
         turns += ceil_div((int)wide_tiles(m, i, end_of_type(m, i), ROWS), c->n_blocks / 4);
     if (turns * TURN > time_of(c, t)) return false;
-    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
+    add(c, prepare_for(a, true), (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
     for (int i = 0; i < m->n_parts; i = end_of_type(m, i))
         add_wide(c, m, a, i, end_of_type(m, i), ROWS, 1);
     return true;
@@ -388,8 +394,8 @@ static bool wide_few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_ar
     uint32_t segments = segments_apart(c, m, rows);
     if (!c->has_groups || m->n_rows > rows || (m->gated.t && segments > 1)) return false;
     for (int i = 0; i < m->n_parts; i++)
-        if (!has_16_bits(m->part[i].w->type)) return false;
-    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
+        if (!has_floats(m->part[i].w->type)) return false;
+    add(c, prepare_for(a, true), (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
     add_wide(c, m, a, 0, m->n_parts, rows, segments);
     if (segments > 1) add_sums(c, m, a);
     return true;
@@ -403,7 +409,7 @@ static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
     if (wide(c, m, args, &t)) return;
     a.stages = (int32_t)t.stages;
     a.slots = (int32_t)t.slots;
-    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
+    add(c, prepare_for(&a, true), (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
     add(c, t.kernel, t.grid, t.shared, &a);
     if (t.grid[2] > 1) add_sums(c, m, &a);
 }
@@ -412,14 +418,19 @@ enum { FEW = 8 }; /* rows up to which a warp takes a segment */
 
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
 {
-    if (m->n_rows <= FEW)
+    if (a->columns != a->x.n && !c->has_parts)
+        rvi_cuda_fails(c, RVI_CU_INVALID,
+                       "preparing rows for weights that nothing was reserved for");
+    else if (m->n_rows <= FEW)
         few(c, m, a);
     else
         many(c, m, a);
 }
 
-/* The tiles of a gated product want one type of both parts. */
+/* A row is prepared for all parts. The tiles of a gated product want one type of both. */
 bool rvi_cuda_go_together(const rvi_matmul *m)
 {
+    for (int i = 1; i < m->n_parts; i++)
+        if (rvi_cuda_columns(m->part[i].w) != rvi_cuda_columns(m->part[0].w)) return false;
     return !m->gated.t || m->n_rows <= FEW || m->part[0].w->type == m->part[1].w->type;
 }

@@ -5,6 +5,9 @@
  *  weights      q, less its offset, is exact in f16; D = d * scale and M = m * minimum are rounded to f16; the weight
  *               is q * D, or fma(q, D, M), rounded to f16. F16 and BF16 are multiplied by a power of two that brings
  *               the largest of a panel to 2^13 .. 2^14 and rounded to f16; results by the inverse.
+ *               F32 is two parts, each rounded to f16: the weight times that power, and what this rounding left. So is
+ *               a row that meets it; the product is one of three times as many columns (to whole groups of units): first
+ *               parts of both, first of the weights with second of the row, second of the weights with first of the row.
  *  unit         Two steps of a k16 product onto an f32 accumulator: of weights 0 1 2 3 of each 8, then of 4 5 6 7.
  *  row          The units of a row are cut into at most 8 segments, whose length is a multiple of 8 units. A segment is
  *               one chain over its units from +0; segments are added in order.
@@ -108,10 +111,10 @@ template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const
     return about(a, sum, top);
 }
 
-/* Columns 4 i .. + 3 of a row in f16: v as they are, w: the norm's. */
+/* Columns 4 i .. + 3 of a row, normed: v as they are, w: the norm's. */
 template <bool EVEN>
-static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a, int row, int i, float4 v, float4 w,
-                                                  const about_row &r, bool keep)
+static __device__ __forceinline__ float4 normed_four(const rvi_cuda_product_args &a, int row, int i, float4 v, float4 w,
+                                                     const about_row &r, bool keep)
 {
     v = {(v.x * r.norm) * w.x, (v.y * r.norm) * w.y, (v.z * r.norm) * w.z, (v.w * r.norm) * w.w}; /* no norm: 1 */
     if (keep && a.normed.at) {
@@ -119,6 +122,15 @@ static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a
         if (EVEN && 4 * i < a.x.n) *(float4 *)to = v;
         for (int j = 0; !EVEN && j < 4 && 4 * i + j < a.x.n; j++) to[j] = all[j];
     }
+    return v;
+}
+
+/* In f16. */
+template <bool EVEN>
+static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a, int row, int i, float4 v, float4 w,
+                                                  const about_row &r, bool keep)
+{
+    v = normed_four<EVEN>(a, row, i, v, w, r, keep);
     uint32_t kept = r.scale == 0.0f ? 0 : ~0u; /* without a branch */
     return {to_halves(v.x * r.scale, v.y * r.scale) & kept, to_halves(v.z * r.scale, v.w * r.scale) & kept};
 }
@@ -229,6 +241,45 @@ KERNEL prepare_tiles(rvi_cuda_product_args a)
         prepare_held<14, false>(a);
     else
         prepare_row<true, true>(a);
+}
+
+/* What rounding two elements to f16 left. */
+static __device__ __forceinline__ uint32_t left_of(float x, float y, uint32_t halves)
+{
+    return to_halves(x - from_half((uint16_t)halves), y - from_half((uint16_t)(halves >> 16)));
+}
+
+/* For weights of F32: first parts, second parts, first parts again. Grid: rows. */
+template <bool TILES> static __device__ __forceinline__ void prepare_row_parts(const rvi_cuda_product_args &args)
+{
+    rvi_cuda_product_args a = args;
+    a.x.n = args.columns;
+    int row = blockIdx.x, fours = units_of(a.x.n) * 8;
+    fetch_norm(a);
+    begin();
+    about_row r = learn_row<false>(a, row);
+    const float *x = row_of(a.x, row);
+#pragma unroll 2
+    for (int i = threadIdx.x; i < fours; i += RVI_CUDA_THREADS) {
+        float4 v = normed_four<false>(a, row, i, four_at<false>(x, 4 * i, a.x.n), norm_at<false>(a, 4 * i), r, true);
+        v = {v.x * r.scale, v.y * r.scale, v.z * r.scale, v.w * r.scale};
+        if (r.scale == 0.0f) v = {}; /* there is an infinity or a NaN */
+        uint2 first = {to_halves(v.x, v.y), to_halves(v.z, v.w)}, second = {left_of(v.x, v.y, first.x), left_of(v.z, v.w, first.y)};
+        put_prepared<TILES>(a, row, i, first);
+        put_prepared<TILES>(a, row, i + fours, second);
+        put_prepared<TILES>(a, row, i + 2 * fours, first);
+    }
+    if (threadIdx.x == 0) factors(args)[row] = r.factor;
+}
+
+KERNEL prepare_parts(rvi_cuda_product_args a)
+{
+    prepare_row_parts<false>(a);
+}
+
+KERNEL prepare_parts_tiles(rvi_cuda_product_args a)
+{
+    prepare_row_parts<true>(a);
 }
 
 /* ---- weights ---- */

@@ -17,7 +17,8 @@
  *     d       output after output: f16 for each unit, or one for the block; where there is an m, d
  *             and m, or d and -m where minima scale it
  * F16 and BF16 have a low plane only, of f16: they are multiplied by a power of two; its inverse
- * stands 16 bytes before the end of the panel.
+ * stands 16 bytes before the end of the panel. F32 has the planes of three times as many weights,
+ * each third to whole blocks: its first parts twice, then its second parts (products.cuh).
  *
  * ---- rows: the other types, and all types where the backend is exact ----
  *
