@@ -399,6 +399,7 @@ $(BUILD)/bench/eval: $(EVAL_OBJ) $(EVAL_FRAME) $(BUILD)/libruvllm.a
 	@mkdir -p $(@D)
 	@echo "  LD  $@"
 	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(STORE_LIBS) $(LIBS) -o $@
+
 # --- the kernels for GPUs under the tool that comes with the CUDA toolkit ---
 sanitize-cuda: deps
 	@$(RUN) CUDA=1 $(addprefix $(BUILD)/tests/cuda/,slow_rows slow_wide slow_draw slow_cuda \

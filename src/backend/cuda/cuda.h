@@ -299,6 +299,8 @@ void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, cons
 bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t);
 size_t rvi_cuda_block_bytes(rvi_qtype type, int *units); /* of a block of a panel */
 size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
+/* Types whose panels are of f16 alone. */
+bool rvi_cuda_has_floats(rvi_qtype type);
 /* Of a product with it: of weights of F32 three times as many as they have (products.cuh). */
 int rvi_cuda_columns(const rvi_tensor *t);
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);

@@ -140,16 +140,16 @@ static size_t sums_bytes(const rvi_cuda *c)
     return c->exact ? 0 : RVI_CUDA_SUMS * sizeof(float);
 }
 
-/* Of prepared rows: an f16 a column, or three (see rvi_cuda_columns). */
+/* Of prepared rows: two f16 a column at most, or three (see rvi_cuda_columns). */
 static size_t acts_bytes(size_t staged, bool parts)
 {
-    return parts ? staged / 2 * 3 : staged / 2;
+    return parts ? staged / 2 * 3 : staged;
 }
 
 size_t rvi_backend_cuda_scratch(const rvi_backend *be, int n_rows, int n_cols, int head_size)
 {
     size_t staged = staged_bytes(n_rows, n_cols);
-    return staged + acts_bytes(staged, true) + low_bytes(n_rows) +
+    return staged + acts_bytes(staged, true) /* of any types */ + low_bytes(n_rows) +
            sums_bytes((const rvi_cuda *)be) + rvi_cuda_parts_bytes(head_size);
 }
 

@@ -20,7 +20,7 @@ typedef struct layout {
     size_t units, high, scales, d, bytes;
 } layout;
 
-static bool has_floats(rvi_qtype type)
+bool rvi_cuda_has_floats(rvi_qtype type)
 {
     return type == RVI_BF16 || type == RVI_F16 || type == RVI_F32;
 }
@@ -35,7 +35,8 @@ int rvi_cuda_columns(const rvi_tensor *t)
 static layout layout_of(rvi_qtype type)
 {
     const struct quants *q = &quants[type];
-    if (has_floats(type)) return (layout){.units = 4, .bytes = OUTS * 4 * RVI_CUDA_UNIT * 2};
+    if (rvi_cuda_has_floats(type))
+        return (layout){.units = 4, .bytes = OUTS * 4 * RVI_CUDA_UNIT * 2};
     layout l = {.units = (size_t)RVI_CUDA_BLOCK_UNITS(q->d_units)};
     l.high = OUTS * l.units * (size_t)RVI_CUDA_LOW_BYTES(q->bits);
     l.scales = l.high + OUTS * l.units * (size_t)RVI_CUDA_HIGH_BYTES(q->bits);
@@ -49,7 +50,7 @@ size_t rvi_cuda_panel_bytes(const rvi_tensor *t)
     layout l = layout_of(t->type);
     size_t block = l.units * RVI_CUDA_UNIT;
     size_t columns = (size_t)rvi_cuda_columns(t);
-    return (columns + block - 1) / block * l.bytes + (has_floats(t->type) ? 16 : 0);
+    return (columns + block - 1) / block * l.bytes + (rvi_cuda_has_floats(t->type) ? 16 : 0);
 }
 
 size_t rvi_cuda_block_bytes(rvi_qtype type, int *units)
@@ -61,7 +62,7 @@ size_t rvi_cuda_block_bytes(rvi_qtype type, int *units)
 
 static bool has_panels(const rvi_cuda *c, rvi_qtype type)
 {
-    return !c->exact && (quants[type].bits || has_floats(type));
+    return !c->exact && (quants[type].bits || rvi_cuda_has_floats(type));
 }
 
 bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t)
@@ -346,14 +347,14 @@ void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to)
     int n = RVI_MIN(OUTS, t->n_rows - panel * OUTS);
     float scale = 1;
     memset(to, 0, t->row_bytes);
-    if (has_floats(t->type)) {
+    if (rvi_cuda_has_floats(t->type)) {
         scale = scale_of(t->type, from, (size_t)n * (size_t)t->n_cols);
         float inverse = 1 / scale;
         memcpy(to + t->row_bytes - 16, &inverse, sizeof inverse);
     }
     for (int o = 0; o < n; o++) {
         const uint8_t *row = from + (size_t)o * bytes;
-        if (has_floats(t->type))
+        if (rvi_cuda_has_floats(t->type))
             put_float_row(t, row, (size_t)o, scale, to);
         else
             put_row(t, row, (size_t)o, to);

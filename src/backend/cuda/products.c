@@ -56,11 +56,6 @@ static rvi_cuda_kernel kernel_of(rvi_cuda_kernel first, rvi_qtype type)
     return (rvi_cuda_kernel)((int)first + i);
 }
 
-static bool has_floats(rvi_qtype type)
-{
-    return type == RVI_F16 || type == RVI_BF16 || type == RVI_F32;
-}
-
 static rvi_cuda_kernel prepare_for(const rvi_cuda_product_args *a, bool tiles)
 {
     if (a->columns == a->x.n) return tiles ? RVI_CUDA_prepare_tiles : RVI_CUDA_prepare;
@@ -117,7 +112,7 @@ static rvi_cuda_kernel one_type(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda
     int at_once = (int)*blocks * a->together, processors = c->n_blocks / 4;
     uint32_t panels = tiles_of(m, RVI_CUDA_PANEL);
     if (is_short && a->tiles <= at_once) return kernel_of(RVI_CUDA_product_short_Q4_0, type);
-    if (!has_floats(type)) return kernel_of(RVI_CUDA_product_row_Q4_0, type);
+    if (!rvi_cuda_has_floats(type)) return kernel_of(RVI_CUDA_product_row_Q4_0, type);
     if (is_short && a->tiles <= 2 * at_once) return RVI_CUDA_product_twice;
     if (is_long && panels <= (uint32_t)processors && m->x.n <= RVI_CUDA_PANEL_LONG) {
         *blocks = panels;
@@ -160,7 +155,7 @@ static bool ring(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
     if (!c->has_groups || a.together > 1 || m->x.n < least || a.tiles * OUTPUTS < least)
         return false;
     for (int i = 0; i < m->n_parts; i++)
-        if (has_floats(m->part[i].w->type)) return false;
+        if (rvi_cuda_has_floats(m->part[i].w->type)) return false;
     assert(a.segments >= LEAST_SEGMENTS);
     a.slot_bytes = 2 * bytes * RVI_MAX(SLOT / (2 * bytes), 1);
     a.ring = RVI_MIN((SHARED - (int)row) / (a.slot_bytes * WARPS), RVI_CUDA_RING);
@@ -322,7 +317,7 @@ static rvi_cuda_kernel wide_kernel(rvi_qtype type, int rows)
 
 static uint32_t wide_shared(rvi_qtype type, int rows)
 {
-    int all, bits = has_floats(type) ? 16 : 0;
+    int all, bits = rvi_cuda_has_floats(type) ? 16 : 0;
     uint32_t block = (uint32_t)rvi_cuda_block_bytes(type, &all),
              units = (uint32_t)RVI_CUDA_TILE_UNITS(all, bits, rows),
              ahead = (uint32_t)RVI_CUDA_TILE_AHEAD(rows),
@@ -394,7 +389,7 @@ static bool wide_few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_ar
     uint32_t segments = segments_apart(c, m, rows);
     if (!c->has_groups || m->n_rows > rows || (m->gated.t && segments > 1)) return false;
     for (int i = 0; i < m->n_parts; i++)
-        if (!has_floats(m->part[i].w->type)) return false;
+        if (!rvi_cuda_has_floats(m->part[i].w->type)) return false;
     add(c, prepare_for(a, true), (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
     add_wide(c, m, a, 0, m->n_parts, rows, segments);
     if (segments > 1) add_sums(c, m, a);
