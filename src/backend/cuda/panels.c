@@ -67,7 +67,8 @@ static bool has_panels(const rvi_cuda *c, rvi_qtype type)
 
 bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t)
 {
-    return has_panels(c, t->type);
+    bool fits = t->type != RVI_F32 || t->n_cols <= INT32_MAX / 4; /* see rvi_cuda_columns */
+    return fits && has_panels(c, t->type);
 }
 
 rvi_products_form rvi_backend_cuda_products(const rvi_backend *be, rvi_qtype type)
