@@ -82,8 +82,13 @@ static void run(int n_threads, bool exact, const char *isa, const rvi_cpu_probe_
     be->ops->free(be);
 }
 
-static const rvi_cpu_probe_options quick = {
-    .working_set = 16u << 20, .seconds = 0.1, .n_physical = 2, .n_logical = 4, .quick = true};
+/* However long it takes: beside other programs a machine may need minutes. */
+static const rvi_cpu_probe_options quick = {.working_set = 16u << 20,
+                                            .seconds = 0.1,
+                                            .n_physical = 2,
+                                            .n_logical = 4,
+                                            .quick = true,
+                                            .limit = 1e6};
 
 static void test_threads(void **state)
 {
@@ -103,7 +108,8 @@ static void test_unknown_machine(void **state)
 {
     (void)state;
     rvi_cpu_options options = {.n_threads = 2};
-    rvi_cpu_probe_options o = {.seconds = 0.1, .available = 160u << 20, .quick = true};
+    rvi_cpu_probe_options o = {
+        .seconds = 0.1, .available = 160u << 20, .quick = true, .limit = 1e6};
     rvi_backend *be = NULL;
     rvi_cpu_probe p;
     assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));

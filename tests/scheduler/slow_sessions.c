@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "scheduler/in_folder.h"
 
-enum { KILLS = 200, SESSIONS = 80, TURNS = 12, ASKED = 9, NEW = 6, AT_ONCE = 3 };
+enum { KILLS = 200, FOLDERS = 10, SESSIONS = 80, TURNS = 12, ASKED = 9, NEW = 6, AT_ONCE = 3 };
 
 /* What a turn has to bring. */
 typedef struct turn {
@@ -196,32 +196,33 @@ static bool take_ack(int from, int *acked)
     return true;
 }
 
-static void kills(void **state)
+/* Forks a process that serves, and kills it: after an acknowledgement or two, or none, and some
+ * milliseconds more. Returns how many turns it acknowledged. */
+static int kill_one(int *acked, rvi_rng *r, int round)
 {
-    (void)state;
-    int acked[SESSIONS] = {0}, n_acks = 0, n_early = 0;
-    rvi_rng r = {20260202};
-    in_folder("killed");
-    for (int round = 0; round < KILLS; round++) {
-        int pipes[2], status = 0, before = n_acks;
-        assert_int_equal(pipe(pipes), 0);
-        pid_t pid = fork();
-        assert_true(pid >= 0);
-        if (!pid) {
-            close(pipes[0]);
-            serve_on(acked, (uint64_t)round + 1, pipes[1]);
-        }
-        close(pipes[1]);
-        for (uint64_t n = round % 4 ? rvi_rng_u64(&r) % 3 : 0; n > 0; n--)
-            n_acks += take_ack(pipes[0], acked);
-        nanosleep(&(struct timespec){.tv_nsec = (long)(rvi_rng_u64(&r) % 20000) * 1000}, NULL);
-        assert_int_equal(kill(pid, SIGKILL), 0);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        if (!WIFSIGNALED(status)) fail_msg("it ended by itself: %d", WEXITSTATUS(status));
-        while (take_ack(pipes[0], acked)) n_acks++;
-        n_early += n_acks == before;
+    int pipes[2], status = 0, n = 0;
+    assert_int_equal(pipe(pipes), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
         close(pipes[0]);
+        serve_on(acked, (uint64_t)round + 1, pipes[1]);
     }
+    close(pipes[1]);
+    for (uint64_t wait = round % 4 ? rvi_rng_u64(r) % 3 : 0; wait > 0; wait--)
+        n += take_ack(pipes[0], acked);
+    nanosleep(&(struct timespec){.tv_nsec = (long)(rvi_rng_u64(r) % 20000) * 1000}, NULL);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFSIGNALED(status)) fail_msg("it ended by itself: %d", WEXITSTATUS(status));
+    while (take_ack(pipes[0], acked)) n++;
+    close(pipes[0]);
+    return n;
+}
+
+/* Every session that was acknowledged goes on. Returns how many had turns left to show it by. */
+static int go_on(const int *acked)
+{
     rv_service *svc = service_in(dir, NULL);
     int n = 0;
     for (int k = 0; k < SESSIONS; k++) {
@@ -238,6 +239,26 @@ static void kills(void **state)
         n++;
     }
     rv_service_free(&svc);
+    return n;
+}
+
+/* In a few folders one after the other: a quick machine has served all turns of one folder long
+ * before the last kill. */
+static void kills(void **state)
+{
+    (void)state;
+    int n_acks = 0, n_early = 0, n = 0;
+    rvi_rng r = {20260202};
+    for (int round = 0; round < KILLS;) {
+        int acked[SESSIONS] = {0};
+        in_folder("killed");
+        for (int end = round + KILLS / FOLDERS; round < end; round++) {
+            int acks = kill_one(acked, &r, round);
+            n_acks += acks;
+            n_early += !acks;
+        }
+        n += go_on(acked);
+    }
     print_message(
         "# %d kills, %d before an acknowledgement; %d turns acknowledged; %d sessions went "
         "on at the end\n",
