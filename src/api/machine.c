@@ -220,6 +220,8 @@ static void describe_rates(const rvi_cuda_probe *p, rvi_buf *b)
         rvi_buf_printf(b, "%s\"%s\":{", t ? "," : "", rvi_qtypes[t].name);
         put_number(b, &none, "gbps", p->weight[t].row / 1e9);
         put_number(b, &none, "gops_prompt", p->weight[t].many / 1e9);
+        put_number(b, &none, "gops_prompt_more", p->weight[t].many_more / 1e9);
+        put_number(b, &none, "prompt_call_us", p->weight[t].many_call * 1e6);
         rvi_buf_puts(b, "}");
     }
     rvi_buf_puts(b, "}}");

@@ -279,15 +279,33 @@ double cli_expect_gpu_decode(const cli_load *l, const rvi_json *measured, rv_kv_
     return 1 / seconds;
 }
 
+/* Bytes of a row that a layer's kernels read and write beside weights: floats, and as products read
+ * them, two bytes each. Both norms and both sums, queries and keys turned and written, what
+ * attention and the gate give. */
+static double gpu_row_bytes(const cli_load *l)
+{
+    double q = (double)l->n_heads * l->head_size, kv = 2.0 * l->n_kv_heads * l->head_size;
+    return 28.0 * l->n_embd + 18 * q + 8 * kv + 10.0 * l->n_ff;
+}
+
 double cli_expect_gpu_prompt(const cli_load *l, const rvi_json *measured, int n_prompt)
 {
+    enum { MATRICES = 7, PRODUCTS = 4, KERNELS = 6 }; /* of a layer: products, and others */
     const rvi_json *weights = rvi_json_get(measured, "weights");
-    double seconds = gpu_row_seconds(&l->head, measured);
-    if (seconds < 0) return 0;
+    double seconds = gpu_row_seconds(&l->head, measured), copy = number(measured, "copy_gbps");
+    double fastest = number(rvi_json_get(measured, "tensor"), "gops");
+    if (seconds < 0 || copy <= 0 || fastest <= 0) return 0;
     for (size_t i = 0; i < l->n_parts; i++) {
-        double gops = number(rvi_json_get(weights, l->parts[i].type), "gops_prompt");
+        const rvi_json *w = rvi_json_get(weights, l->parts[i].type);
+        double gops = number(w, "gops_prompt_more");
         if (gops <= 0) return 0;
         seconds += 2 * l->parts[i].weights * n_prompt / (gops * 1e9);
+        seconds +=
+            1e-6 * number(w, "prompt_call_us") * l->parts[i].n_matrices * PRODUCTS / MATRICES;
     }
+    double seen =
+        2.0 * n_prompt * n_prompt * l->n_heads * l->head_size; /* two products, half of it */
+    seconds += l->n_layers * (1e-6 * KERNELS * number(measured, "call_us") +
+                              1e-9 * (n_prompt * gpu_row_bytes(l) / copy + seen / fastest));
     return n_prompt / seconds;
 }

@@ -51,7 +51,9 @@ double cli_load_scratch_bytes(const cli_load *l);
 double cli_expect_decode(const cli_load *l, const rvi_json *measured, double depth);
 double cli_expect_prompt(const cli_load *l, const rvi_json *measured, int n_prompt);
 /* The same of a GPU that has the whole model. measured: that member of `gpu`. A token is also a
- * call for each of six kernels a layer, and its keys and values. */
+ * call for each of six kernels a layer, and its keys and values; a prompt is also what its products
+ * cost besides their operations, the kernels between them and the rows that these read and write,
+ * and attention. */
 double cli_expect_gpu_decode(const cli_load *l, const rvi_json *measured, rv_kv_type kv,
                              double depth);
 double cli_expect_gpu_prompt(const cli_load *l, const rvi_json *measured, int n_prompt);

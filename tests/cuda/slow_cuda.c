@@ -831,8 +831,11 @@ static void probe(void **state)
     assert_ok(rvi_cuda_probe_run(&p, be, &quick, err));
     assert_true(p.copy > 0 && p.to_device > 0 && p.to_host > 0 && p.launch > 0 && p.call > 0);
     assert_true(p.call > p.launch && p.crossing > 0);
-    for (int t = 0; t < RVI_QTYPE_COUNT; t++)
-        assert_true(p.weight[t].row > 0 && p.weight[t].many > 0);
+    for (int t = 0; t < RVI_QTYPE_COUNT; t++) {
+        assert_true(p.weight[t].row > 0 && p.weight[t].many > 0 && p.weight[t].many_call >= 0);
+        assert_true(p.weight[t].many_more >= p.weight[t].many);
+        assert_true(p.weight[t].many_more <= 2.01 * p.weight[t].many);
+    }
     probe_less(be);
     size_t used = fake()->used;
     fake()->fail_after = 9;

@@ -119,19 +119,58 @@ static rv_status make_matrices(probe *p, rvi_qtype type, int n, rv_error *err)
     return st;
 }
 
-static rv_status measure_type(probe *p, rvi_qtype type, rvi_cuda_probe *out, rv_error *err)
+/* As many matrices as a turn reads. */
+static rv_status make_set(probe *p, rvi_qtype type, rv_error *err)
 {
     size_t bytes = (size_t)p->n_out * rvi_qtype_row_bytes(type, (size_t)p->n_in);
-    int n = (int)RVI_MIN(RVI_MAX(p->set / bytes, 1), (size_t)MOST_MATRICES);
-    rv_status st = make_matrices(p, type, n, err);
+    return make_matrices(p, type, (int)RVI_MIN(RVI_MAX(p->set / bytes, 1), (size_t)MOST_MATRICES),
+                         err);
+}
+
+static double many_seconds(probe *p)
+{
+    return seconds_of(p, many_rows) / p->n_matrices;
+}
+
+/* large: seconds of a product of many rows with a matrix of the usual size. */
+static rv_status measure_smaller(probe *p, rvi_qtype type, double large, rvi_cuda_probe *out,
+                                 rv_error *err)
+{
+    enum { OF_INPUTS = 2, OF_OUTPUTS = 4, OF_ALL = OF_INPUTS * OF_OUTPUTS };
+    double ops = 2.0 * p->n_in * p->n_out * p->n_rows;
+    int n_in = p->n_in, n_out = p->n_out;
+    p->n_in /= OF_INPUTS;
+    p->n_out /= OF_OUTPUTS;
+    rv_status st = make_set(p, type, err);
     if (!st) {
-        out->weight[type].row = (double)n * (double)bytes / seconds_of(p, one_row);
-        if (p->n_rows > 1)
-            out->weight[type].many =
-                2.0 * n * p->n_in * p->n_out * p->n_rows / seconds_of(p, many_rows);
+        double small = many_seconds(p), even = large / OF_ALL;
+        /* noise must neither give time back nor leave none to the operations */
+        double call = RVI_MIN(RVI_MAX((small - even) * OF_ALL / (OF_ALL - 1), 0), large / 2);
+        out->weight[type].many_call = call;
+        out->weight[type].many_more = ops / (large - call);
         st = p->be->ops->check(p->be, err);
     }
     free_matrices(p);
+    p->n_in = n_in;
+    p->n_out = n_out;
+    return st;
+}
+
+static rv_status measure_type(probe *p, rvi_qtype type, rvi_cuda_probe *out, rv_error *err)
+{
+    double bytes = (double)p->n_out * (double)rvi_qtype_row_bytes(type, (size_t)p->n_in);
+    double large = 0;
+    rv_status st = make_set(p, type, err);
+    if (!st) {
+        out->weight[type].row = p->n_matrices * bytes / seconds_of(p, one_row);
+        if (p->n_rows > 1) {
+            large = many_seconds(p);
+            out->weight[type].many = 2.0 * p->n_in * p->n_out * p->n_rows / large;
+        }
+        st = p->be->ops->check(p->be, err);
+    }
+    free_matrices(p);
+    if (!st && p->n_rows > 1) st = measure_smaller(p, type, large, out, err);
     return st;
 }
 
@@ -264,8 +303,8 @@ static void choose_sizes(probe *p, const rvi_cuda_probe_options *o)
     p->quick = o->quick;
     p->least = brief ? 0.002 : 0.02;
     p->until = rvi_os_seconds() + (o->limit > 0 ? o->limit : 10);
-    p->n_in = o->quick ? 256 : RVI_CUDA_PROBE_IN;
-    p->n_out = o->quick ? 256 : brief ? 4096 : RVI_CUDA_PROBE_OUT;
+    p->n_in = o->quick ? 512 : RVI_CUDA_PROBE_IN; /* half of it: whole blocks of every type */
+    p->n_out = o->quick ? 128 : brief ? 4096 : RVI_CUDA_PROBE_OUT;
     p->n_launches = o->quick ? 4 : brief ? 64 : 256;
     p->n_rows = brief ? 1 : o->quick ? 9 : RVI_CUDA_PROBE_ROWS;
     p->set = o->quick ? 1 << 17 : card.total ? RVI_MIN(wanted, card.left / 8) : wanted;

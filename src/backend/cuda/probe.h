@@ -1,8 +1,8 @@
 /* probe.h - what a CUDA device is, and how fast it is as this backend uses it: through its ops.
  *
  * A model's speed follows from these rates: a token takes its weights' bytes at the rate of their
- * types, and a call for each kernel; a prompt the operations of its products. All figures are in
- * plain units: seconds, bytes and operations a second. */
+ * types, and a call for each kernel; a prompt the operations of its products, and what each product
+ * costs besides. All figures are in plain units: seconds, bytes and operations a second. */
 #ifndef RVI_BACKEND_CUDA_PROBE_H
 #define RVI_BACKEND_CUDA_PROBE_H
 
@@ -25,8 +25,11 @@ typedef struct rvi_cuda_probe {
     double call;               /* seconds of a small product of one row */
     double crossing; /* seconds until a number that is sent there, and changed, has come back */
     struct {
-        double row;            /* one row: bytes of weights as the file has them */
-        double many;           /* RVI_CUDA_PROBE_ROWS rows: operations */
+        double row;  /* one row: bytes of weights as the file has them */
+        double many; /* RVI_CUDA_PROBE_ROWS rows: operations */
+        /* By a second matrix, an eighth as large, the time of such a product is a line: seconds of
+         * one without operations, and how many operations there are in each further second. */
+        double many_call, many_more;
     } weight[RVI_QTYPE_COUNT]; /* 0: there was no time for it */
 } rvi_cuda_probe;
 
