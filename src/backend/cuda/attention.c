@@ -220,7 +220,7 @@ static void fill_places(int32_t *to, const rvi_kv_row *rows, int n)
 /* Runs of at most `most` neighbours in a sequence: {first row, rows}. */
 static void fill_runs(int32_t *to, const rvi_kv_row *rows, int most, rvi_cuda_placed *p)
 {
-    p->run = to;
+    p->staged_runs = to;
     p->n_runs = p->longest = 0;
     for (int r = 0; r < p->n_rows; r++) {
         int32_t *run = to + 2 * RVI_MAX(p->n_runs - 1, 0);
@@ -600,7 +600,7 @@ static bool by_wide_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_
             16)
         return false;
     int splits = (p->longest + most - 1) / most, tiles = 0;
-    for (int i = 0; i < p->n_runs; i++) tiles += (p->run[2 * i + 1] + most - 1) / most;
+    for (int i = 0; i < p->n_runs; i++) tiles += (p->staged_runs[2 * i + 1] + most - 1) / most;
     if (p->n_rows * share * 4 < tiles * queries * 3) return false;
     take_queries(c, args, p->n_rows);
     args->n_splits = splits;

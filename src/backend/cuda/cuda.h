@@ -158,8 +158,8 @@ typedef struct rvi_cuda_graph {
 typedef struct rvi_cuda_placed {
     const rvi_kv_row *rows;
     int n_rows, n_runs, longest; /* rows of the longest run */
-    const int32_t *run;          /* in the staging area: first row, rows */
     rvi_cuda_at at, tables, runs;
+    const int32_t *staged_runs; /* where the host wrote `runs`: the first row of each, and rows */
 } rvi_cuda_placed;
 
 enum {
