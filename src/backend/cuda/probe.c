@@ -119,11 +119,11 @@ static rv_status make_matrices(probe *p, rvi_qtype type, int n, rv_error *err)
     return st;
 }
 
-/* As many matrices as a turn reads. */
-static rv_status make_set(probe *p, rvi_qtype type, rv_error *err)
+/* So many bytes of matrices. */
+static rv_status make_set(probe *p, rvi_qtype type, size_t set, rv_error *err)
 {
     size_t bytes = (size_t)p->n_out * rvi_qtype_row_bytes(type, (size_t)p->n_in);
-    return make_matrices(p, type, (int)RVI_MIN(RVI_MAX(p->set / bytes, 1), (size_t)MOST_MATRICES),
+    return make_matrices(p, type, (int)RVI_MIN(RVI_MAX(set / bytes, 1), (size_t)MOST_MATRICES),
                          err);
 }
 
@@ -141,7 +141,7 @@ static rv_status measure_smaller(probe *p, rvi_qtype type, double large, rvi_cud
     int n_in = p->n_in, n_out = p->n_out;
     p->n_in /= OF_INPUTS;
     p->n_out /= OF_OUTPUTS;
-    rv_status st = make_set(p, type, err);
+    rv_status st = make_set(p, type, p->set / 4, err); /* not bound by memory: packed sooner */
     if (!st) {
         double small = many_seconds(p), even = large / OF_ALL;
         /* noise must neither give time back nor leave none to the operations */
@@ -160,7 +160,7 @@ static rv_status measure_type(probe *p, rvi_qtype type, rvi_cuda_probe *out, rv_
 {
     double bytes = (double)p->n_out * (double)rvi_qtype_row_bytes(type, (size_t)p->n_in);
     double large = 0;
-    rv_status st = make_set(p, type, err);
+    rv_status st = make_set(p, type, p->set, err);
     if (!st) {
         out->weight[type].row = p->n_matrices * bytes / seconds_of(p, one_row);
         if (p->n_rows > 1) {
