@@ -377,7 +377,7 @@ void rvi_machine_close(rvi_machine *m, const rvi_place *at, uint32_t lex_state, 
 
 /* ---- rules ---- */
 
-enum { NO_FRAME = UINT32_MAX };
+#define NO_FRAME UINT32_MAX
 
 /* A frame from which the text goes on at an item; behind the last one that is the frame around
  * it. */

@@ -27,7 +27,8 @@ enum {
     RVI_RX_CHAR, /* every single character */
 };
 
-enum { RVI_RX_LAST = 0x10FFFF, RVI_RX_FOREVER = UINT32_MAX };
+enum { RVI_RX_LAST = 0x10FFFF };
+#define RVI_RX_FOREVER UINT32_MAX
 
 typedef struct rvi_rx_range {
     uint32_t first, last;

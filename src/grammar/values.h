@@ -17,7 +17,7 @@
 typedef uint32_t rvi_node;
 enum { RVI_ANY, RVI_NEVER };
 enum { RVI_WORD_NULL = 1, RVI_WORD_TRUE = 2, RVI_WORD_FALSE = 4, RVI_WORDS = 7 };
-enum { RVI_NO_LIMIT = UINT32_MAX };
+#define RVI_NO_LIMIT UINT32_MAX
 
 typedef struct rvi_member { /* a name with what its value must be */
     rvi_text name;

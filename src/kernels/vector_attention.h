@@ -322,7 +322,7 @@ static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, 
         int page = key / RVI_ATTN_PAGE, slot = key % RVI_ATTN_PAGE;
         int n = end - key < RVI_ATTN_PAGE - slot ? end - key : RVI_ATTN_PAGE - slot;
         mix_slots(acc, nq, nv, s->score + (size_t)query * SCORES + (size_t)key, keys->v[page], after_values(s, page),
-                  rvi_attn_padded(keys->n), at, slot, n, type);
+                  rvi_attn_padded(keys->n), at, slot, n, (int)type);
         key += n;
     }
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < nv; c++)

@@ -570,7 +570,7 @@ static void cut_large(job *j)
             double last = (tasks + threads - 1) / threads;
             double cost = last * units * (some + UNPACK_ROWS);
             if (threads > 1) cost += (double)FETCH_UNITS * some;
-            if (least && cost >= 0.99 * least) continue;
+            if (least > 0 && cost >= 0.99 * least) continue;
             least = cost;
             j->rows_a_task = some;
             j->units_a_task = units;
