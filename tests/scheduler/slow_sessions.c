@@ -251,7 +251,9 @@ static void kills(void **state)
     rvi_rng r = {20260202};
     for (int round = 0; round < KILLS;) {
         int acked[SESSIONS] = {0};
-        in_folder("killed");
+        char name[32];
+        snprintf(name, sizeof name, "killed from %d on", round);
+        in_folder(name);
         for (int end = round + KILLS / FOLDERS; round < end; round++) {
             int acks = kill_one(acked, &r, round);
             n_acks += acks;
